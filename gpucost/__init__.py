@@ -1,3 +1,3 @@
-"""gpucost: what GPUs cost, who used them, and what could be done about it."""
+"""gpucost: GPU costs, their users, and ways to save."""
 
 __version__ = "0.1.0"

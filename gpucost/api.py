@@ -1,7 +1,7 @@
-"""gpucost from Python: every question as a method, with an answer that is a data frame, JSON or a page; see docs/api.md.
+"""gpucost from Python: every question as a method, with an answer that is a data frame, JSON or a page; see
+docs/api.md.
 
-gpucost = Gpucost("gpucost.toml")
-gpucost.waste(month="2026-10", by="team").df()
+gpucost = Gpucost("gpucost.toml") gpucost.waste(month="2026-10", by="team").df()
 gpucost.whatif.spot(team="research").json()
 """
 
@@ -34,12 +34,13 @@ PathLike = str | os.PathLike[str]
 
 
 class Gpucost:
-    """The questions about one store: `gpucost.report(…)`, `gpucost.unit.epoch(…)`; `gpucost.questions.QUESTIONS` lists them.
+    """The questions about one store: `gpucost.report(…)`, `gpucost.unit.epoch(…)`.
 
-    `config` and `store` are files, by default those that the command would use; `lake` is the address of a lake. Every method
-    takes the arguments and options of the command of its name, with `_` for `-`, `start` and `end` for --from and --to, a list
-    for an option that can be repeated, and True for a flag. It returns an Answer: `.df()`, `.tables()`, `.json()`, `.page()`.
-    Methods raise GpucostError, with a message and how to fix it.
+    `gpucost.questions.QUESTIONS` lists them. `config` and `store` are files, with the command's defaults.
+    `lake` is the address of a lake. Every method takes the arguments and options of the command with its
+    name: `_` for `-`, `start` and `end` for --from and --to, a list for a repeatable option, and True for a
+    flag. It returns an Answer: `.df()`, `.tables()`, `.json()`, `.page()`. Methods raise GpucostError, with a
+    message and a fix.
     """
 
     def __init__(
@@ -52,14 +53,13 @@ class Gpucost:
         }
 
     def ask(self, name: str, /, *words: Any, **options: Any) -> Answer:
-        """The answer to the question `name`, the words of its command: `ask("whatif spot", team="research")`.
+        """The answer to the question `name`, as in `ask("whatif spot", team="research")`.
 
-        With format="html" a report's page can be HTML, with format="json" it has no page.
+        With format="html" a report's page can be HTML; with format="json" the answer has no page.
         """
         if name not in QUESTIONS:
             raise UsageError(
-                f"{name!r} is no command that answers",
-                did_you_mean(name, QUESTIONS, "gpucost --help lists them"),
+                f"{name!r} is not a question", did_you_mean(name, QUESTIONS, "gpucost --help lists them")
             )
         client, function = Client(), QUESTIONS[name].function
         request = {**self._request, "client": client, "format": options.pop("format", "markdown")}
@@ -70,11 +70,11 @@ class Gpucost:
         return replace(answer, notes=tuple(filter(None, client.notes)))
 
     def query(self, sql: str) -> pd.DataFrame:
-        """The rows of one read-only SQL statement, as `gpucost sql` would print; docs/store.md describes tables and views.
+        """The rows of one read-only SQL statement, as `gpucost sql` would print.
 
-        Attributed tables are brought up to date first; `df.attrs["messages"]` says so if they cannot be.
-
-        Raises GpucostError if the statement is refused or fails.
+        docs/store.md describes tables and views. Attributed tables are brought up to date first; if that
+        fails, `df.attrs["messages"]` has the reason. Raises GpucostError if the statement is refused or
+        fails.
         """
         import pandas as pd
 
@@ -92,7 +92,10 @@ class Gpucost:
 
 
 class _Group:
-    """The questions whose names begin with the same word; one that is that word alone is called as the group is."""
+    """The questions whose names begin with the same word.
+
+    Calling the group asks the question whose name is that word alone.
+    """
 
     def __init__(self, client: Gpucost, first: str) -> None:
         self._client, self._first = client, first
@@ -137,15 +140,16 @@ def report(
     config: PathLike | None = None,
     store: PathLike | None = None,
 ) -> pd.DataFrame:
-    """The report that `gpucost report` prints, as a data frame: a row per kind and combination of the dimensions `by`.
+    """The rows of `gpucost report` as a data frame: one per kind and combination of `by`.
 
-    The period is a `month` (`2026-10`), or [`start`, `end`): dates mean local midnight of the configured time zone, times without
-    an offset are local; without an end, now; without any, the current month so far, or the newest with data. Columns are those of
-    `--format csv`: GPU-hours and ratios as floats, money as floats in `df.attrs["currency"]`.
+    The period is a `month` (`2026-10`), or [`start`, `end`). Dates mean local midnight of the configured time
+    zone; times without an offset are local. The default for `end` is now. Without a period, it is the current
+    month so far, or the newest month with data. Columns are as in `--format csv`: GPU-hours and ratios as
+    floats, money as floats in `df.attrs["currency"]`.
 
-    `df.attrs` holds `totals` and `coverage` as `--format json` prints them, `from` and `to` (ISO 8601, UTC), and `currency`.
-    Attribution is brought up to date first, as by the command. `config` and `store` are files; by default those that the command
-    would use. Raises GpucostError, with a message and how to fix it.
+    `df.attrs` holds `totals` and `coverage` as in `--format json`, `from` and `to` (ISO 8601, UTC), and
+    `currency`. Attribution is brought up to date first, as by the command. `config` and `store` are files,
+    with the command's defaults. Raises GpucostError, with a message and a fix.
     """
     import json
 
@@ -167,7 +171,7 @@ def report(
     columns, rows = flat_table(view)
     frame = pd.DataFrame(rows, columns=list(columns))
     frame = frame.astype({name: "float64" for name, sql_type in columns.items() if sql_type != "VARCHAR"})
-    # what the command prints, read back: plain numbers
+    # read the printed JSON back: its numbers are plain
     printed = json.loads(view.json())
     frame.attrs |= {key: printed[key] for key in ("totals", "coverage", "from", "to", "currency")}
     return frame
@@ -180,7 +184,10 @@ def answer(
     store: PathLike | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """The main rows of an answer: `answer("waste", month="2026-10", by="team")` is `Gpucost().waste(…).df()`."""
+    """The main rows of an answer.
+
+    `answer("waste", month="2026-10", by="team")` is `Gpucost().waste(…).df()`.
+    """
     return Gpucost(config, store).ask(command, *arguments, **options).df()
 
 
@@ -191,7 +198,7 @@ def tables(
     store: PathLike | None = None,
     **options: Any,
 ) -> dict[str, pd.DataFrame]:
-    """Every table of an answer by its name, the one of `answer` first; called as `answer` is."""
+    """All tables of an answer by name, the main one first; called like `answer`."""
     return Gpucost(config, store).ask(command, *arguments, **options).tables()
 
 

@@ -1,4 +1,4 @@
-"""What everything that asks a cloud shares: the login, patience, and what can go wrong in words."""
+"""Shared code for cloud requests: logins, retries, and errors in plain words."""
 
 from __future__ import annotations
 
@@ -22,37 +22,38 @@ if TYPE_CHECKING:
 
 
 class NoCredentials(GpucostError):
-    """No credentials were found for this cloud: it is skipped in one line."""
+    """No credentials were found for this cloud: it is skipped with one line."""
 
 
-# What a cloud's APIs are asked with: an extra of the package.
+# Libraries for each cloud's APIs, an extra of the package.
 _LIBRARIES = {"aws": "boto3", "gcp": "google.api_core", "azure": "azure.identity"}
 
 
 def require(cloud: str, *others: str) -> None:
-    """Raise NoCredentials if the libraries that ask `cloud` (aws, gcp, azure) are not installed, or one of `others`."""
+    """Raise NoCredentials if the libraries of `cloud` (aws, gcp, azure) or `others` are missing."""
     with suppress(ModuleNotFoundError):
         if all(find_spec(library) for library in (_LIBRARIES[cloud], *others)):
             return
     raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
 
 
-# A kind of exceptions, or several; what they mean, {} being the library's own words; and what helps.
+# Exception types; their meaning, with {} for the library's text; and the fix.
 Failure = tuple[type[Exception] | tuple[type[Exception], ...], str, str]
 
 
 def line(error: BaseException) -> str:
-    """The first line of what a library says."""
-    error = (
-        getattr(error, "cause", None) or error
-    )  # of retries that came to nothing, what the last one failed with
+    """The first line of a library's message."""
+    error = getattr(error, "cause", None) or error  # if all retries failed: the last error
     text = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     return excerpt(text.splitlines()[0])
 
 
 @contextmanager
 def in_words(who: str, failures: Iterable[Failure]) -> Iterator[None]:
-    """Turns what a library raises into SourceError, by the first of `failures` that fits; `who` is named first."""
+    """Turn a library's exception into SourceError, by the first match in `failures`.
+
+    The message begins with `who`.
+    """
     try:
         yield
     except Exception as error:
@@ -63,15 +64,15 @@ def in_words(who: str, failures: Iterable[Failure]) -> Iterator[None]:
 
 
 def is_loopback(url: str | None) -> bool:
-    """Whether an endpoint lies on this machine: an emulator, which asks nobody who is there."""
+    """Whether an endpoint is on this machine: an emulator without login."""
     url = url or ""
     host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-HALF = "half an answer, cut off or no answer of AWS at all"
+HALF = "an incomplete answer, or not an answer of AWS"
 AWS_LOGIN = "aws sso login, or renew the credentials that AWS_PROFILE names"
-# What AWS refuses for, by the codes of its errors: {0} is the operation, {1} the code.
+# Reasons for AWS refusals, by error code: {0} is the operation, {1} the code.
 _AWS_REFUSALS = (
     (
         "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired",
@@ -96,14 +97,17 @@ _AWS_REFUSALS = (
     ),
     (
         "Throttling RequestLimitExceeded TooManyRequestsException SlowDown",
-        "{0} is throttled, again and again ({1})",
+        "{0} is throttled repeatedly ({1})",
         "wait a while, then {again}",
     ),
 )
 
 
 def aws_login(settings: Aws) -> boto3.Session:
-    """A session with the credentials that boto3 finds. Raises NoCredentials, and ConfigError for a profile that is not there."""
+    """A session with the credentials that boto3 finds.
+
+    Raises NoCredentials, and ConfigError for a missing profile.
+    """
     require("aws")
     import boto3
     from botocore.exceptions import BotoCoreError
@@ -113,7 +117,7 @@ def aws_login(settings: Aws) -> boto3.Session:
         credentials = session.get_credentials()
     except BotoCoreError as error:
         raise ConfigError(
-            f"aws: {error}", "aws configure list-profiles shows the profiles; [aws] profile names one"
+            f"aws: {error}", "list profiles with aws configure list-profiles; name one in [aws] profile"
         ) from None
     if credentials is None:
         raise NoCredentials("aws: no credentials found", "aws configure, aws sso login, or set AWS_PROFILE")
@@ -121,7 +125,7 @@ def aws_login(settings: Aws) -> boto3.Session:
 
 
 def aws_client(session: boto3.Session, settings: Aws, service: Any, region: str, attempts: int = 6) -> Any:
-    """A client of a service. Throttling and passing failures are tried again, with growing pauses."""
+    """A client of a service; throttling and transient failures are retried with growing pauses."""
     from botocore.config import Config
 
     patience = Config(
@@ -132,14 +136,14 @@ def aws_client(session: boto3.Session, settings: Aws, service: Any, region: str,
             service, region_name=region, endpoint_url=settings.endpoint_url, config=patience
         )
     except ValueError as error:
-        raise ConfigError(f"aws: {error}", "[aws] endpoint_url and regions name where AWS is asked") from None
+        raise ConfigError(f"aws: {error}", "correct [aws] endpoint_url and regions") from None
 
 
 @contextmanager
 def aws_in_words(who: str, again: str, permissions: str) -> Iterator[None]:
-    """Turns boto3's failures into SourceError, ConfigError or NoCredentials.
+    """Turn boto3's failures into SourceError, ConfigError or NoCredentials.
 
-    `who` is named first in each message; `again` is the command that asks once more; `permissions` are what it needs.
+    Messages begin with `who`; `again` is the command to repeat; `permissions` are the required permissions.
     """
     require("aws")
     from botocore import exceptions as its
@@ -178,19 +182,22 @@ def aws_in_words(who: str, again: str, permissions: str) -> Iterator[None]:
 
 
 GOOGLE_LOGIN = "gcloud auth application-default login"
-# How a login that cannot be renewed shows in gRPC: as a server that is not there.
+# gRPC reports a login that cannot be renewed as an unavailable server.
 GRPC_NO_LOGIN = "metadata from plugin failed"
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def google_login(endpoint: str | None, project: str | None) -> tuple[Credentials, str | None]:
-    """The credentials in force and the project that is asked from. Raises NoCredentials within seconds where there are none."""
+    """The active credentials and the project for requests.
+
+    Raises NoCredentials within seconds if there are none.
+    """
     require("gcp")
     if is_loopback(endpoint):
         from google.auth.credentials import AnonymousCredentials
 
         return AnonymousCredentials(), project or "local"  # type: ignore[no-untyped-call]
-    # On a machine outside Google, the search for its metadata server would take ten seconds.
+    # Outside Google, the search for its metadata server would take ten seconds.
     os.environ.setdefault("GCE_METADATA_DETECT_RETRIES", "1")
     os.environ.setdefault("GCE_METADATA_TIMEOUT", "2")
     import google.auth
@@ -201,10 +208,10 @@ def google_login(endpoint: str | None, project: str | None) -> tuple[Credentials
 
 @contextmanager
 def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str = "") -> Iterator[None]:
-    """Turns what Google's libraries raise into SourceError or NoCredentials.
+    """Turn exceptions of Google's libraries into SourceError or NoCredentials.
 
-    `who` is named first; `forbidden` is what may not be done, and what allows it; `again` is what helps where nobody refused;
-    `other` words stand before failures of no kind in particular.
+    Messages begin with `who`; `forbidden` is the forbidden action and its fix; `again` is the fix if access
+    was not refused; `other` is put before failures of other kinds.
     """
     require("gcp")
     import requests
@@ -212,13 +219,13 @@ def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str
     from google.auth import exceptions as auth
 
     failures: tuple[Failure, ...] = (
-        # refused, and nothing to renew
+        # refused, without anything to renew
         (auth.InvalidOperation, "the credentials have expired or are refused", GOOGLE_LOGIN),
         (auth.GoogleAuthError, "the login has expired or is refused: {}", GOOGLE_LOGIN),
         (its.Unauthorized, "the credentials have expired or are refused: {}", GOOGLE_LOGIN),
         (its.Forbidden, f"{forbidden[0]}not allowed: {{}}", forbidden[1]),
-        (its.NotFound, "not there: {}", "check the name; see docs/billing-gcp.md"),
-        (its.TooManyRequests, "throttled, again and again: {}", f"wait a while, then {again}"),
+        (its.NotFound, "not found: {}", "check the name; see docs/billing-gcp.md"),
+        (its.TooManyRequests, "throttled repeatedly: {}", f"wait a while, then {again}"),
         (its.ServiceUnavailable, "cannot be reached: {}", again),
         (its.RetryError, "no answer in time: {}", again),
         ((its.GoogleAPIError, requests.RequestException), f"{other}{{}}", again),
@@ -233,10 +240,10 @@ def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str
         except auth.DefaultCredentialsError as error:
             if isinstance(error, auth.InvalidOperation):
                 raise
-            # a file that is named but cannot be used is more than nobody being logged in
+            # a named file that cannot be used is worse than a missing login
             if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
                 raise SourceError(
-                    f"{who}: {line(error)}", "GOOGLE_APPLICATION_CREDENTIALS names a credentials file"
+                    f"{who}: {line(error)}", "name a credentials file in GOOGLE_APPLICATION_CREDENTIALS"
                 ) from None
             raise NoCredentials(f"{who}: no credentials found", GOOGLE_LOGIN) from None
 
@@ -245,25 +252,25 @@ AZURE_LOGIN = "az login, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIEN
 
 
 def azure_login() -> TokenCredential:
-    """The credentials that azure-identity finds; whether there are any shows when a token is asked for."""
+    """The credentials that azure-identity finds; whether any exist shows at the first request."""
     require("azure")
     from azure.identity import DefaultAzureCredential
 
-    # Its refusals list every way to log in, at length.
+    # Its errors list every way to log in, at length.
     logging.getLogger("azure").setLevel(logging.ERROR)
     return DefaultAzureCredential(exclude_interactive_browser_credential=True, process_timeout=4)
 
 
 @contextmanager
 def azure_in_words(who: str) -> Iterator[None]:
-    """Turns what Azure's libraries raise into SourceError; `who` was being asked."""
+    """Turn exceptions of Azure's libraries into SourceError; messages begin with `who`."""
     require("azure")
     from azure.core import exceptions as its
 
     failures: tuple[Failure, ...] = (
         (its.ClientAuthenticationError, "the credentials have expired or are refused: {}", AZURE_LOGIN),
-        (its.ResourceNotFoundError, "not there: {}", "check the name; see docs/billing-azure.md"),
-        (its.AzureError, "{}", "try again later; nothing of it was loaded"),
+        (its.ResourceNotFoundError, "not found: {}", "check the name; see docs/billing-azure.md"),
+        (its.AzureError, "{}", "try again later; no data was loaded"),
     )
     with in_words(who, failures):
         try:
@@ -273,7 +280,6 @@ def azure_in_words(who: str) -> Iterator[None]:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
             if error.status_code == 403:
                 raise SourceError(
-                    f"{who}: not allowed: {line(error)}",
-                    "see docs/billing-azure.md for the roles that are needed",
+                    f"{who}: not allowed: {line(error)}", "see docs/billing-azure.md for the required roles"
                 ) from error
             raise

@@ -1,4 +1,4 @@
-"""What `gpucost init` can find out by itself: a Prometheus nearby, how long it remembers, and the local time zone."""
+"""Discovery for `gpucost init`: a nearby Prometheus, its retention, and the local time zone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_CLUSTER = (
 
 @dataclass(frozen=True)
 class Server:
-    """A server that speaks Prometheus' HTTP API. `retention` is its own words, None where it does not tell."""
+    """A server with Prometheus' HTTP API; `retention` as it reports it, None if it does not."""
 
     url: str
     needs_login: bool = False
@@ -33,7 +33,7 @@ class Server:
 
 
 def candidates(environ: Mapping[str, str]) -> list[str]:
-    """URLs where a Prometheus may be, the likeliest first."""
+    """Possible URLs of a Prometheus, the likeliest first."""
     named = [
         environ[name]
         for name in ("PROMETHEUS_URL", "PROMETHEUS_ADDRESS", "PROMETHEUS_HOST")
@@ -44,18 +44,18 @@ def candidates(environ: Mapping[str, str]) -> list[str]:
 
 
 def first_server(urls: Iterable[str]) -> Server | None:
-    """The first of `urls` that answers as Prometheus does, also where it wants a login first; None if none does."""
+    """The first of `urls` that answers like Prometheus, even if it requires a login."""
     return next((server for url in urls if (server := probe(url))), None)
 
 
 def probe(url: str) -> Server | None:
-    """The server at `url`; None where nothing answers or something else does. Sends no credentials."""
+    """The server at `url`; None without an answer like Prometheus'. Sends no credentials."""
     from gpucost.collect.prometheus.client import PrometheusClient, Retries, Unauthorized, status
     from gpucost.config.model import PrometheusSource
 
     try:
         client = PrometheusClient(PrometheusSource(url=url, timeout_seconds=2.0), Retries(attempts=1))
-    except ValueError:  # no URL that could be asked
+    except ValueError:  # not a usable URL
         return None
     with closing(client):
         try:
@@ -74,7 +74,7 @@ def probe(url: str) -> Server | None:
 
 
 def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> str:
-    """The IANA name of the machine's time zone; UTC where it cannot be told."""
+    """The IANA name of the machine's time zone; UTC if it is unknown."""
     link = os.path.realpath(etc / "localtime").partition("/zoneinfo/")[2]
     written = (etc / "timezone").read_text(encoding="utf-8").strip() if (etc / "timezone").is_file() else ""
     for name in (environ.get("TZ", "").removeprefix(":"), link, written):

@@ -1,4 +1,4 @@
-"""Files that gpucost makes: whole or not at all, on the disk before it says so, and nobody else's to read."""
+"""Files that gpucost writes: complete or absent, durable, and private."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpucost.errors import GpucostError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Who may read and write a store, a bundle or a config file: their owner.
+# Only the owner may read and write stores, bundles and config files.
 PRIVATE = 0o600
 _MARK = ".gpucost-run-"
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or what a folder says of the names in it."""
+    """Flush a file, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError:
-        # some file systems cannot do it for folders
+        # some file systems cannot sync folders
         if not path.is_dir():
             raise
     finally:
@@ -34,20 +34,23 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """The same of a folder and all that lies in it."""
+    """Flush a folder and everything in it to disk."""
     for path in (*sorted(folder.rglob("*")), folder):
         sync(path)
 
 
 def put(part: Path, place: Path) -> None:
-    """Give a new file its place, over what was there; after it, a loss of power leaves it whole."""
+    """Move a new file into place, replacing any old one.
+
+    After that, a power failure leaves it complete.
+    """
     sync(part)
     part.replace(place)
     sync(place.parent)
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, and those above it that are not there."""
+    """Create a folder and its missing parents."""
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     for one in new:
@@ -56,14 +59,14 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 @contextmanager
 def workplace(beside: Path) -> Iterator[Path]:
-    """A folder of this run's own in the folder `beside`, gone where the block ends.
+    """A temporary folder in the given one, removed when the block ends.
 
-    Folders of runs that were killed are removed: nobody holds the lock that a run has on its own.
+    Each run holds a lock on its folder. Folders without a lock are left from killed runs and removed.
     """
     from tempfile import mkdtemp
 
     for left in beside.glob(f"{_MARK}*"):
-        with suppress(OSError):  # in use, somebody else's, or no folder
+        with suppress(OSError):  # in use, another user's, or not a folder
             handle = _locked(left)
             try:
                 shutil.rmtree(left, ignore_errors=True)
@@ -81,7 +84,7 @@ def workplace(beside: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """The same where this system has its temporary files."""
+    """A temporary folder in the system's place for temporary files."""
     from tempfile import gettempdir
 
     with workplace(Path(gettempdir())) as folder:
@@ -89,7 +92,10 @@ def temporary() -> Iterator[Path]:
 
 
 def _own(folder: Path) -> int | None:
-    """A new folder, open and locked, or -1 where the file system has no locks. None where another run took it for a leftover."""
+    """Open and lock a new folder.
+
+    Returns -1 if the file system has no locks, None if another run took the folder for a leftover.
+    """
     try:
         handle = _locked(folder)
     except (BlockingIOError, FileNotFoundError):
@@ -104,7 +110,7 @@ def _own(folder: Path) -> int | None:
 
 
 def _locked(folder: Path) -> int:
-    """An open folder that nobody else has locked. Raises OSError where somebody has, or it is no folder."""
+    """Open and lock a folder. Raises OSError if it is locked already or not a folder."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,15 +122,15 @@ def _locked(folder: Path) -> int:
 
 @contextmanager
 def atomic_write(target: Path | None, mode: int = 0o666) -> Iterator[Path]:
-    """A file to write, that takes the place of `target` whole where the block ends; of none where that is None, or it raises.
+    """A file to write; it replaces `target` as a whole when the block ends.
 
-    A new file has this mode, less what the umask takes away; one that was there keeps its own. What is there and is no regular
-    file (a device, a pipe) is written into; a link's target is replaced, not the link. Raises GpucostError where it cannot be
-    written.
+    If `target` is None or the block raises, no file is replaced. A new file gets `mode` minus the umask; an
+    existing file keeps its mode. A device or pipe is written to directly. For a link, its target is replaced,
+    not the link. Raises GpucostError if it cannot be written.
     """
     try:
         special = target if target and target.exists() and not target.is_file() else None
-        # not of a pipe: /dev/stdout leads to a name that nothing can be opened by
+        # don't resolve a pipe: /dev/stdout resolves to a name that cannot be opened
         place = target.resolve() if target and not special else None
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, up to Python 3.12
         raise _unwritable(target, error) from None
@@ -147,17 +153,18 @@ def atomic_write(target: Path | None, mode: int = 0o666) -> Iterator[Path]:
 def _unwritable(target: Path | None, error: Exception) -> GpucostError:
     return GpucostError(
         f"cannot write {target or 'a file'}: {getattr(error, 'strerror', None) or error}",
-        "-o names another file",
+        "name another file with -o",
     )
 
 
-# The umask is the process' own, not a thread's: the first who narrows it and the last who is done set it.
+# The umask belongs to the process, not to a thread: the first block to start narrows it, the last to end
+# restores it.
 _lock, _blocks, _before = Lock(), 0, 0
 
 
 @contextmanager
 def private(mode: int) -> Iterator[None]:
-    """While the block lasts, new files and folders are for those alone that `mode` names, less what the umask takes away."""
+    """Create files and folders with only the permissions in `mode`, minus the umask, in this block."""
     global _blocks, _before
     with _lock:
         _blocks += 1
@@ -185,6 +192,6 @@ def _umask() -> int:
 
 
 def write_text(text: str, output: Path) -> None:
-    """Write `text` to the file `output`, as `atomic_write` does. Raises GpucostError where it cannot be written."""
+    """Write `text` to `output`, as `atomic_write` does. Raises GpucostError if it cannot."""
     with atomic_write(output) as part:
         part.write_text(text, encoding="utf-8")

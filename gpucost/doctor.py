@@ -1,4 +1,4 @@
-"""What is wrong with config, store, servers, metrics and prices, and the one command or setting that mends each."""
+"""Checks of config, store, servers, metrics and prices, with one fix for each problem."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from gpucost.store.sqlfiles import column
 
 
 class Status(StrEnum):
-    """ok: as it should be; warn: figures are poorer for it; fail: figures are missing or wrong."""
+    """ok: no problem; warn: less accurate figures; fail: missing or wrong figures."""
 
     ok = "ok"
     warn = "warn"
@@ -66,7 +66,7 @@ OK, WARN, FAIL = Status
 
 @record
 class Check:
-    """One thing looked at. `fix` is one command or setting, and stands wherever the status is not ok."""
+    """One check. `fix` is one command or setting, set unless the status is ok."""
 
     area: str
     subject: str
@@ -75,20 +75,20 @@ class Check:
     fix: str | None = None
 
 
-# A check of a server, whose name is its area: subject, status, what was found, and the fix
+# A check of a server, without its area (the server): subject, status, result and fix.
 Finding = tuple[str, Status, str, str | None]
 
 # A daily collection is late after a day and a half.
 STALE_AFTER = timedelta(hours=36)
-# Sources of prices that can be asked again -> the command that does.
+# Price sources that can be refreshed, with the command for each.
 REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
 
 def check_store(config: Config, now: datetime) -> Iterator[Check]:
-    """Does the store open, and is every server's data in it fresh?"""
+    """Check that the store opens and that its data from each server is fresh."""
     store, path = Store.of(config), str(config.store)
     if not store.exists:
-        yield Check("store", path, WARN, "not there yet", "gpucost collect prometheus")
+        yield Check("store", path, WARN, "does not exist yet", "gpucost collect prometheus")
         return
     try:
         info = store.info()
@@ -107,14 +107,14 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
                 yield Check("store", source, WARN, text, "gpucost collect prometheus, daily")
             else:
                 yield Check("store", source, OK, text)
-        # the default server of a store that Slurm fills is none to collect from
+        # a store filled by Slurm has no use for the default server
         elif not has_slurm or "prometheus" in config.model_fields_set:
             fix = f"gpucost collect prometheus --source {shlex.quote(source)}"
             yield Check("store", source, WARN, "nothing collected yet", fix)
 
 
 def check_slurm(config: Config) -> Iterator[Check]:
-    """Does the Slurm under [slurm] answer, and does it show everybody's jobs? Nothing where none is configured."""
+    """Check that the Slurm under [slurm] answers and shows all users' jobs, if configured."""
     from gpucost.collect.slurm.live import Commands, slurm_of
     from gpucost.collect.slurm.sacct import sacct_command
 
@@ -131,23 +131,26 @@ def check_slurm(config: Config) -> Iterator[Check]:
         yield Check("slurm", place, FAIL, error.message, error.fix or "correct [slurm]")
         return
     if hidden:
-        text = f"PrivateData hides others' {hidden}: their GPUs would look unallocated"
+        text = f"PrivateData hides other users' {hidden}: their GPUs would look unallocated"
         yield Check("slurm", source.name, FAIL, text, "sacctmgr modify user NAME set adminlevel=operator")
         return
     keeps = f", and keeps jobs for {kept.days} days" if kept else ""
     yield Check("slurm", source.name, OK, f"answers for {cluster}{keeps}")
-    yield Check("slurm", "sacct for what is billed", OK, sacct_command())
+    yield Check("slurm", "sacct for billed jobs", OK, sacct_command())
     yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
 
 
 def check_prices(config: Config, now: datetime) -> Iterator[Check]:
-    """Does the price book parse, has every node seen a price, and how old is it? Brings attribution up to date to tell."""
+    """Check the price book, that every node has a price, and the age of prices.
+
+    This brings attribution up to date.
+    """
     from gpucost.price.book import read_book
     from gpucost.price.fx import rates
 
     book = config.prices.book
     if book is None:
-        yield Check("prices", "price book", OK, "none; list prices of the catalog are used")
+        yield Check("prices", "price book", OK, "none; the catalog's list prices are used")
     else:
         try:
             rows = read_book(book, config.currency, config.tz, rates(config))
@@ -174,7 +177,7 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
         yield Check(area, subject, FAIL if is_failed else WARN, text, fix)
 
 
-# The newest three of each kind, the last of them with how many more there are.
+# The newest three warnings of each kind; the third also counts the rest.
 _WARNINGS = """
 SELECT CASE WHEN code IN ('unpriced_node', 'stale_price') THEN 'prices' ELSE 'data' END, coalesce(nullif(subject, ''), code),
     code = 'unpriced_node', message || CASE WHEN number = 3 AND count > 3 THEN ' (and ' || (count - 3) || ' more)' ELSE '' END,
@@ -183,7 +186,7 @@ FROM (SELECT *, row_number() OVER (PARTITION BY code ORDER BY from_ms DESC, subj
     count(*) OVER (PARTITION BY code) AS count FROM warnings)
 WHERE number <= 3
 ORDER BY code, number"""
-# What the last price of each node comes from, and how old that is.
+# Source and age of each node's last price.
 _PRICE_AGES = """
 SELECT price_source, count(*), min(price_as_of), max(price_as_of)
 FROM (FROM node_prices QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY to_ms DESC) = 1)
@@ -191,11 +194,11 @@ GROUP BY price_source HAVING min(price_as_of) IS NOT NULL ORDER BY ALL"""
 
 
 def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: datetime) -> Iterator[Check]:
-    """For each source that nodes are priced from last: how many, and of which days its prices are."""
+    """Number of nodes and dates of prices for each source of the nodes' last prices."""
     for source, nodes, oldest, newest in ages:
         dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
         days = (now.astimezone(config.tz).date() - oldest).days
-        text = f"prices {nodes} node{'s' if nodes > 1 else ''} at present, {dates}"
+        text = f"prices {nodes} node{'s' if nodes > 1 else ''} now, {dates}"
         if days > 0:
             text += f": up to {days} day{'s' if days > 1 else ''} old"
         # the price book's owner dates it; a bill is as old as its month
@@ -210,7 +213,7 @@ ORDER BY 1"""
 
 
 def check_clusters(config: Config) -> Iterator[Check]:
-    """Names of clusters in the settings that the store lacks: the settings have no effect."""
+    """Cluster names in the settings that the store lacks: such settings have no effect."""
     store = Store.of(config)
     if not store.exists:
         return
@@ -218,17 +221,17 @@ def check_clusters(config: Config) -> Iterator[Check]:
         with store.read() as con:
             known = column(con, _CLUSTERS)
     except GpucostError:
-        return  # an earlier check names it
+        return  # an earlier check reports it
     named = [("[[clusters]] name", cluster.name) for cluster in config.clusters]
     named += [("[[coverage.accept]] cluster", gap.cluster) for gap in config.coverage.accept if gap.cluster]
     for where, name in dict.fromkeys(named):
         if known and name not in known:
-            text = f"no cluster is called {name}; known: {', '.join(known)}"
-            fix = f"write a known name, or collect from the server that has {name}"
+            text = f"unknown cluster {name}; known: {', '.join(known)}"
+            fix = f"use a known name, or collect from the server that has {name}"
             yield Check("coverage", where, WARN, text, fix)
 
 
-# Prometheus looks back five minutes for a sample; a restart is no end.
+# Prometheus looks back five minutes for a sample; a restart does not end a series.
 FRESH = timedelta(minutes=10)
 LOOK_BACK = timedelta(days=1)
 _SKEW = timedelta(minutes=2)
@@ -238,16 +241,19 @@ _SPANS = (
     (timedelta(days=360), timedelta(hours=6)),
 )
 _MINUTE = timedelta(minutes=1)
-# what servers that lack a page, or are none, may lead to
+# errors from answers of servers that lack an endpoint or are not a Prometheus
 _UNREADABLE = (SourceError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 def check_server(
     source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None
 ) -> Iterator[Check]:
-    """Checks `source`; without an answer from it, that is the only one. `ask` replaces the connection, for tests."""
+    """Check `source`; without an answer, this is its only check.
+
+    `ask` replaces the connection in tests.
+    """
     try:
-        # with the collector's credentials and its words for what goes wrong; impatient, since a user waits
+        # with the collector's credentials and error texts, but few retries: a user waits
         retries = Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1)
         with closing(PrometheusClient(source, retries)) as client:
             for finding in _server(source, config, now, ask or client.get):
@@ -267,62 +273,62 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
     label, activity_metric = source.cluster_label, config.activity.device_metric
     states = _newest(ask, ("kube_node_info", "kube_pod_info"), label, now)
     activity = _newest(ask, tuple(activity_names(config.activity, "device", "mig")), label, now)
-    # when all data ends; now where it goes on
+    # the end of all data, or now if it is fresh
     last = max([*states.values(), *activity.values()], default=now)
     last = last if last < now - FRESH else now
 
     def looked_at(ends: Mapping[str, datetime]) -> datetime:
-        """When it was last there."""
+        """The end of these series, or of all data if they are fresh."""
         end = max(ends.values(), default=last)
         return end if end < last - FRESH else last
 
     yield from _end(last, now, has_data=bool(states or activity))
     for subject, mine, other, lost in (
-        (KSM, states, activity, "no time since then is collected"),
+        (KSM, states, activity, "data since then is not collected"),
         (activity_metric, activity, states, f"{ACTIVITY_LOST} since then"),
     ):
         if mine and other and max(mine.values()) < last - FRESH:
-            text = f"silent since {iso(max(mine.values()))}, while others go on: {lost}"
-            yield subject, FAIL, text, "see on its page of targets why it is scraped no more"
+            text = f"silent since {iso(max(mine.values()))}, while other metrics continue: {lost}"
+            yield subject, FAIL, text, "see on Prometheus' targets page why it is not scraped"
     yield from _late_clusters(states, config)
     if states or not activity:
         yield from _states(Seen(ask, looked_at(states)), config)
         yield from _shards(ask, looked_at(states), label)
     elif config.hosts:
-        yield activity_metric, OK, "there, and [[hosts]] describes machines without Kubernetes", None
+        yield activity_metric, OK, "present, and [[hosts]] describes machines without Kubernetes", None
         return
     else:
-        yield KSM, FAIL, "no sample of it: no pod and no node is known", KSM_FIX
+        yield KSM, FAIL, "no samples: pods and nodes are unknown", KSM_FIX
     yield from _activity(Seen(ask, looked_at(activity)), config)
 
 
 def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
     if last == now:
         data = ", data until then" if has_data else ""
-        yield "time", OK, f"looked at {iso(last)} and the day before{data}", None
+        yield "time", OK, f"checked at {iso(last)} and the day before{data}", None
         return
     days = (now - last) / timedelta(days=1)
     ago = f"{days:.0f} days" if days > 2 else f"{days * 24:.0f} hours"
     text = f"data ends at {iso(last)} ({ago} ago); the day before that was checked"
-    fix = "see its page of targets: kube-state-metrics and dcgm-exporter are scraped no more"
+    fix = "see Prometheus' targets page: kube-state-metrics and dcgm-exporter are not scraped"
     yield "time", FAIL if days > 1 else WARN, text, fix
 
 
 def _late_clusters(states: Mapping[str, datetime], config: Config) -> Iterator[Finding]:
-    """Clusters that fell silent before others, and are not declared."""
+    """Undeclared clusters that fell silent before others."""
     declared = {cluster.name for cluster in config.clusters}
     late = [
-        f"{name or 'no cluster label'}: nothing since {iso(end)}"
+        f"{name or 'no cluster label'}: no samples since {iso(end)}"
         for name, end in sorted(states.items())
         if end < max(states.values()) - FRESH and name not in declared
     ]
     if late:
-        fix = "see its page of targets; a cluster that was taken down is declared: [[clusters]] name, until"
+        fix = "see Prometheus' targets page; declare a removed cluster: [[clusters]] name, until"
         yield "clusters", WARN, "; ".join(late), fix
 
 
 def _clock(answer: Any) -> Iterator[Finding]:
-    """`answer` is that to a query without a time: the server's clock says when it was asked."""
+    """Check the server's clock by `answer`, from a query without a time."""
     try:
         skew = timedelta(seconds=float(answer["result"][0]["value"][0]) - time.time())
     except _UNREADABLE:
@@ -330,12 +336,15 @@ def _clock(answer: Any) -> Iterator[Finding]:
     if abs(skew) > _SKEW:
         where = "ahead of" if skew > timedelta() else "behind"
         minutes = f"{abs(skew) / _MINUTE:.0f} minutes {where} this machine's"
-        text = f"its clock is {minutes}: hours are collected too late, or asked for twice"
-        yield "clock", WARN, text, "let both follow a time server: chronyc tracking shows by how much they do"
+        text = f"its clock is {minutes}: hours are collected too late, or queried twice"
+        yield "clock", WARN, text, "let both follow a time server: chronyc tracking shows the offset"
 
 
 def _by_cluster(ask: Ask, path: str, label: str, read: Callable[[Any], Any], **params: Any) -> dict[str, Any]:
-    """What a query by `label` gives; empty where the server does not tell. Moments are datetimes, `read` reads a row."""
+    """The result of a query by `label`, by cluster; empty without a usable answer.
+
+    Moments are datetimes; `read` reads a row.
+    """
     texts = {
         name: f"{value.timestamp():.0f}" if isinstance(value, datetime) else str(value)
         for name, value in params.items()
@@ -347,7 +356,7 @@ def _by_cluster(ask: Ask, path: str, label: str, read: Callable[[Any], Any], **p
 
 
 def _newest(ask: Ask, metrics: tuple[str, ...], label: str, now: datetime) -> dict[str, datetime]:
-    """About when the newest samples of any of `metrics` lie, by cluster."""
+    """The approximate time of the newest samples of any of `metrics`, by cluster."""
     query = " or ".join(f"count by ({label}) ({metric})" for metric in dict.fromkeys(metrics))
 
     def last_steps(start: datetime, end: datetime, step: timedelta) -> dict[str, datetime]:
@@ -359,21 +368,21 @@ def _newest(ask: Ask, metrics: tuple[str, ...], label: str, now: datetime) -> di
     for span, step in _SPANS:
         if newest := last_steps(now - span, now, step):
             last = max(newest.values())
-            # to the minute
+            # refine to the minute
             return newest | (last_steps(last, min(last + step, now), _MINUTE) if last < now - FRESH else {})
     return {}
 
 
 class Seen:
-    """What a server holds of the day before a moment."""
+    """A server's data of the day before a moment."""
 
     def __init__(self, ask: Ask, at: datetime) -> None:
         self._ask = ask
         self._range = {"start": f"{(at - LOOK_BACK).timestamp():.0f}", "end": f"{at.timestamp():.0f}"}
 
     def labels(self, selector: str) -> set[str]:
-        """Names of the labels that series of `selector` carry; empty where there is no such series."""
-        # VictoriaMetrics answers with the name alone where there is nothing.
+        """Label names on series of `selector`; empty without such series."""
+        # Without series, VictoriaMetrics answers with the name only.
         return set(self._ask("labels", {"match[]": selector, **self._range}) or ()) - {"__name__"}
 
     def values(self, selector: str, label: str) -> set[str]:
@@ -382,23 +391,23 @@ class Seen:
 
 
 def _partial(source: PrometheusSource, ask: Ask) -> Iterator[Finding]:
-    """What answers may leave out: Thanos names its stores, and what was last wrong with them."""
+    """Check for missing stores (Thanos lists its stores with their last errors)."""
     try:
         stores = [store for kind in ask("stores", {}).values() for store in kind]
         down = sorted(str(store["name"]) for store in stores if store["lastError"])
     except _UNREADABLE:
         down = []
     if down:
-        text = f"no answer from {', '.join(down)}: what they hold is missing"
-        yield "stores", FAIL, text, "start them; their page is /stores"
+        text = f"no answer from {', '.join(down)}: their data is missing"
+        yield "stores", FAIL, text, "start them; they are listed on /stores"
     if source.partial_response == "accept":
-        text = "partial answers are accepted: their hours are loaded, and marked"
+        text = "partial answers are accepted: their hours are loaded and marked"
         fix = 'partial_response = "refuse" in [prometheus], once all stores answer'
         yield "partial_response", WARN, text, fix
 
 
 def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
-    """Is every shard of kube-state-metrics heard, and would it be noticed if one were not?"""
+    """Check that every shard of kube-state-metrics is scraped and that a missing one would show."""
     subject = "kube_state_metrics_total_shards"
 
     def counts(query: str) -> dict[str, float]:
@@ -411,13 +420,13 @@ def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
     )
     for cluster, total in sorted(totals.items()):
         if 0 < shards.get(cluster, 0.0) < total:
-            text = f"{shards[cluster]:.0f} of {total:.0f} shards of {KSM} are heard{_of(cluster)}: the others' pods are missing"
+            text = f"{shards[cluster]:.0f} of {total:.0f} {KSM} shards{_of(cluster)} are scraped: pods of the rest are missing"
             yield subject, FAIL, text, "see why the others are not scraped"
     for cluster, count in sorted(targets.items()):
         if count > 1 and cluster not in totals:
-            pods = f"not there, though {count:.0f} {KSM} report pods{_of(cluster)}"
-            text = f"{pods}: if they are shards, nobody notices one that dies"
-            fix = f"scrape the telemetry port of {KSM}, too (8081; selfMonitor.enabled in its Helm chart)"
+            pods = f"missing, but {count:.0f} {KSM} report pods{_of(cluster)}"
+            text = f"{pods}: if they are shards, a missing one goes unnoticed"
+            fix = f"also scrape the telemetry port of {KSM} (8081; selfMonitor.enabled in its Helm chart)"
             yield subject, WARN, text, fix
 
 
@@ -426,20 +435,20 @@ def _of(cluster: str) -> str:
 
 
 def _states(seen: Seen, config: Config) -> Iterator[Finding]:
-    """What kube-state-metrics, and what exports with it, say of pods and nodes."""
+    """Check metrics of pods and nodes from kube-state-metrics and related exporters."""
     yield _requests(seen)
     if resources := seen.values(UNLISTED_REQUESTS, "resource"):
-        text = f"{', '.join(sorted(resources))}: no resource that gpucost knows, attributed to nobody"
-        yield f"{REQUESTS}: others", WARN, text, "nothing to do where these are no accelerators"
+        text = f"{', '.join(sorted(resources))}: unknown to gpucost, not attributed"
+        yield f"{REQUESTS}: others", WARN, text, "ignore this if they are not accelerators"
     for need in needs(config.prices.cost_basis):
         yield _needed(seen, need)
     if (labels := seen.labels("kube_pod_info")) and not labels & {"uid", "exported_uid"}:
-        text = "has no label uid: pods are told apart by name, node and start alone"
+        text = "has no label uid: pods are identified by name, node and start only"
         yield "kube_pod_info: uid", WARN, text, "keep it in metric_relabel_configs"
     if seen.labels("kueue_pending_workloads"):
         for need in KUEUE_NEEDS:
             yield _needed(seen, need)
-    # who shares the GPUs that KAI or Run:ai reserves, where it does
+    # holders of GPUs reserved by KAI or Run:ai, if there are any
     if seen.labels(RESERVATIONS):
         text = f"neither gpu-fraction nor gpu-memory is exported: {FRACTIONS_LOST}"
         yield _any_label(ANNOTATIONS, seen.labels(ANNOTATIONS), FRACTIONS, (FAIL, text, FRACTIONS_FIX))
@@ -447,7 +456,7 @@ def _states(seen: Seen, config: Config) -> Iterator[Finding]:
     yield from _team_labels(seen, config)
     allowed = [*([config.team_labels.pod] if config.team_labels.pod else []), *TYPE_LABELS]
     fix = f"{KSM} --metric-labels-allowlist=pods=[{','.join(allowed)}]"
-    lack = (WARN, "no label tells it: owners, names and images do", fix)
+    lack = (WARN, "not labeled: derived from owners, names and images", fix)
     yield _any_label(
         f"{POD_LABELS}: workload type", seen.labels(POD_LABELS), map(label_name, TYPE_LABELS), lack
     )
@@ -457,11 +466,11 @@ def _requests(seen: Seen) -> Finding:
     if resources := seen.values(GPU_REQUESTS, "resource"):
         return REQUESTS, OK, "GPUs requested as " + ", ".join(sorted(resources)), None
     if seen.labels(REQUESTS):
-        return REQUESTS, WARN, "no pod requested a GPU in the last day", "nothing to do if that is so"
+        return REQUESTS, WARN, "no pod requested a GPU in the last day", "ignore this if it is true"
     return (
         REQUESTS,
         FAIL,
-        "not there: nobody holds a GPU",
+        "missing: no GPU is allocated",
         f"scrape {KSM}, and keep the metric in its allowlist",
     )
 
@@ -470,7 +479,7 @@ def _needed(seen: Seen, need: Need) -> Finding:
     labels = seen.labels(need.metric)
     bad = FAIL if need.essential else WARN
     if not labels:
-        return need.metric, bad, f"not there: {need.lost}", need.fix
+        return need.metric, bad, f"missing: {need.lost}", need.fix
     if not any(label in labels or f"exported_{label}" in labels for label in need.labels):
         return (
             need.metric,
@@ -478,13 +487,13 @@ def _needed(seen: Seen, need: Need) -> Finding:
             f"has no label {' or '.join(need.labels)}: {need.lost}",
             "keep it in metric_relabel_configs",
         )
-    return need.metric, OK, "there", None
+    return need.metric, OK, "present", None
 
 
 def _any_label(
     subject: str, labels: set[str], names: Iterable[str], lack: tuple[Status, str, str]
 ) -> Finding:
-    """Those of `names` that are among `labels`; `lack` where none is."""
+    """The `names` found among `labels`; `lack` if there are none."""
     there = ", ".join(name for name in names if name in labels)
     return (subject, OK, there, None) if there else (subject, *lack)
 
@@ -496,12 +505,15 @@ def _node_labels(seen: Seen) -> Iterator[Finding]:
         return
     for fact in NODE_FACTS:
         if fact.common or not labels.isdisjoint(fact.labels):
-            lack = (WARN, f"no label tells it: {fact.lost}", NODE_LABELS_FIX)
+            lack = (WARN, f"not labeled: {fact.lost}", NODE_LABELS_FIX)
             yield _any_label(f"{NODE_LABELS}: {fact.name}", labels, fact.labels, lack)
 
 
 def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
-    """Labels that the config reads teams from; the namespace label `team` is optional where nothing is set."""
+    """Check the labels of teams in the config.
+
+    The namespace label `team` is optional if no label is configured.
+    """
     by_namespace, by_pod = config.team_labels.namespace, config.team_labels.pod
     gathered = {label for team in config.teams for label in team.labels} if not by_pod else set()
     for kind, metric, names in (
@@ -511,7 +523,7 @@ def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
         for name in sorted(names):
             label = label_name(name)
             if label in seen.labels(metric):
-                yield metric, OK, f"{label} is there", None
+                yield metric, OK, f"{label} is present", None
             else:
                 text = f"{label} is not exported: teams by {kind} label are unknown"
                 yield metric, FAIL, text, f"{KSM} --metric-labels-allowlist={kind}s=[{name}]"
@@ -529,23 +541,23 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
     fix = "dcgm-exporter: set DCGM_EXPORTER_KUBERNETES=true"
     if not devices:
         is_running = seen.values(_DCGM, "__name__")
-        yield metric, FAIL, f"not there: {ACTIVITY_LOST}", activity_fix(metric) if is_running else DCGM_FIX
+        yield metric, FAIL, f"missing: {ACTIVITY_LOST}", activity_fix(metric) if is_running else DCGM_FIX
     for each, labels in devices.items():
         if not labels & {"pod", "exported_pod"}:
             other = f"let {each.exporter or 'the exporter'} label its series with namespace and pod"
-            text = "names no pod: only nodes with one holder can be measured"
+            text = "does not name pods: only nodes with one holder can be measured"
             yield each.metric, WARN, text, fix if each.exporter == "dcgm-exporter" else other
         elif "exported_pod" not in labels and all("dcgm" in pod for pod in seen.values(each.metric, "pod")):
-            text = "names only the exporter's own pod, or no GPU is held"
+            text = "names only the exporter's own pod, or no pod holds a GPU"
             yield each.metric, WARN, text, f"{fix}; scrape it with honor_labels: true"
         else:
-            yield each.metric, OK, "there, and names pods", None
+            yield each.metric, OK, "present, and names pods", None
     if any("GPU_I_ID" in labels for labels in devices.values()) or seen.values(MIG_REQUESTS, "resource"):
         there = [one.metric for one in listed if one.part == "mig" and "GPU_I_ID" in seen.labels(one.metric)]
         if there:
-            yield there[0], OK, "there for MIG instances", None
+            yield there[0], OK, "present for MIG instances", None
         else:
-            yield mig, WARN, f"not there: {MIG_ACTIVITY_LOST}", mig_fix(mig)
+            yield mig, WARN, f"missing: {MIG_ACTIVITY_LOST}", mig_fix(mig)
 
 
 _DCGM = '{__name__=~"DCGM_.+|dcgm_.+"}'
@@ -558,9 +570,9 @@ def examine(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Check]:
-    """Every check, as it is made. Raises nothing: what cannot be examined is a check that failed.
+    """Run every check and yield each result. Raises nothing: a check that cannot run fails.
 
-    A config that cannot be read ends the examination, since it says where everything else is.
+    A config that cannot be read ends the run, because all other checks depend on it.
     """
     try:
         config = load_config(config_path, store=store_path, environ=environ)
@@ -570,7 +582,7 @@ def examine(
     if config.path:
         yield Check("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
     else:
-        text = "none; defaults are in force. Looked for " + ", ".join(map(str, places(environ, Path.cwd())))
+        text = "none; defaults apply. Searched: " + ", ".join(map(str, places(environ, Path.cwd())))
         yield Check("config", "file", WARN, text, "gpucost init")
     yield from check_store(config, now)
     for source in config.prometheus:

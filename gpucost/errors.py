@@ -1,4 +1,4 @@
-"""Every failure a user can meet: what failed, where it was looked for, and what to do next."""
+"""Failures that users can meet: the failure, its place, and the next step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from gpucost.texts import concealed
 
-# What a broken file has in place of a word, or of a sentence.
+# Broken files can have very long words or sentences.
 _LONG = re.compile(r"(\S{250})\S{250,}")
 _LONGEST = 4000
 
@@ -14,7 +14,7 @@ _LONGEST = 4000
 class GpucostError(Exception):
     """A failure with a message for the user; ends the command with `exit_code`.
 
-    `fix` is one command or setting that mends it, shown below the message.
+    `fix` is one command or setting that solves it, shown below the message.
     """
 
     exit_code = 1
@@ -22,13 +22,13 @@ class GpucostError(Exception):
     def __init__(self, message: str, fix: str | None = None) -> None:
         self.message = _LONG.sub(r"\1…", concealed(message))[
             :_LONGEST
-        ]  # what is cut would not be known for a secret
+        ]  # conceal first: a secret that is cut would not be found
         super().__init__(self.message)
         self.fix = fix and concealed(fix)
 
 
 class UsageError(GpucostError):
-    """The command was called with options that do not fit together or cannot be read."""
+    """Options that cannot be read or that contradict each other."""
 
     exit_code = 2
 
@@ -42,11 +42,11 @@ class StoreError(GpucostError):
 
 
 class SourceError(GpucostError):
-    """A source of data (a Prometheus server, a file) that does not answer or answers nonsense."""
+    """A data source (a Prometheus server, a file) that does not answer or answers nonsense."""
 
 
 class DataError(GpucostError):
-    """Broken input data; nothing of that batch was loaded."""
+    """Broken input data; none of that batch was loaded."""
 
 
 class PriceError(DataError):
@@ -54,10 +54,10 @@ class PriceError(DataError):
 
 
 class NoDataError(GpucostError):
-    """Nothing is known of the period asked for."""
+    """The store has no data for the requested period."""
 
 
 class IncompleteError(GpucostError):
-    """The closed period asked for was not collected in full."""
+    """The requested period is closed, but was not collected in full."""
 
     exit_code = 4

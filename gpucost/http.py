@@ -1,4 +1,4 @@
-"""HTTP: the one client, with answers bounded in size and time, the one policy of retries, and messages to a secret URL."""
+"""The HTTP client: answers bounded in size and time, one retry policy, messages to secret URLs."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-# Throttled, or a server that may be well again in a moment.
+# Throttling, and server errors that may pass.
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class TransientError(GpucostError):
-    """A failure that may be over in a moment; `wait` is what the server asks for, in seconds."""
+    """A failure that may pass; `wait` is the pause that the server requests, in seconds."""
 
     def __init__(self, message: str, wait: float | None = None, fix: str | None = None) -> None:
         super().__init__(message, fix)
@@ -57,10 +57,11 @@ def retry(
     jitter: float = 0.0,
     stop: threading.Event | None = None,
 ) -> _T:
-    """What `ask` answers, which is called up to `attempts` times while it raises TransientError. Raises the last TransientError.
+    """Call `ask` up to `attempts` times while it raises TransientError; return its answer.
 
-    Pauses double from `initial` to `longest` seconds, plus up to `jitter`, or are what the server asks for; none is longer than
-    `longest_wait`. `stop` ends a pause, and all further tries. Each further try is logged, which -v shows.
+    Raises the last TransientError. Pauses double from `initial` to `longest` seconds, plus up to `jitter`,
+    unless the server requests another pause; none exceeds `longest_wait`. `stop` ends a pause and all further
+    attempts. Each retry is logged (shown by -v).
     """
     growth = tenacity.wait_exponential(initial, longest) + tenacity.wait_random(0, jitter)
     last = tenacity.stop_after_attempt(attempts)
@@ -87,7 +88,7 @@ def retry(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The longest wait, in seconds, that any header named `…Retry-After` asks for, by number or date; None where none does."""
+    """The longest wait in seconds of any `…Retry-After` header, a number or date; or None."""
     waits = []
     for name, text in headers.items():
         if name.lower().endswith("retry-after"):
@@ -98,7 +99,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 @record
 class Response:
-    """What the server said: status, the beginning of the text on one line, and its host."""
+    """The server's answer: status, start of the text on one line, and host."""
 
     status: int
     text: str
@@ -110,16 +111,16 @@ _ATTEMPTS = 5
 _FIRST_PAUSE_SECONDS = 1.0
 _TIMEOUT_SECONDS = (5.0, 15.0)  # to connect, to answer
 _LONGEST_SECONDS = 30.0
-_CHECK = "check the address, and that this machine may reach it"
+_CHECK = "check the address and that this machine can reach it"
 
 
 def send(
     method: str, url: str, body: bytes, headers: Mapping[str, str], what: str, *, repeatable: bool = False
 ) -> Response:
-    """Send a message, again where the server cannot be reached or asks for patience. No redirect is followed.
+    """Send a message; retry if the server cannot be reached or is busy. Follows no redirect.
 
-    `what` is the server in errors. A message that may have arrived is sent again only if taking it twice does no harm
-    (`repeatable`). Raises GpucostError where no answer came at all.
+    `what` names the server in errors. A message that may have arrived is sent again only if a duplicate does
+    no harm (`repeatable`). Raises GpucostError if no answer came.
     """
     host = urlsplit(url).netloc.rpartition("@")[2]
     server = f"{what} at {host}"
@@ -151,22 +152,25 @@ def send(
         raise GpucostError(f"{error} (tried {_TRIES} times)", _CHECK) from None
 
 
-# How requests calls an answer that breaks off.
+# Exceptions of requests for an answer that is cut off.
 CUT_OFF = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
 
 
 def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> SourceError | TransientError:
-    """What a request without an answer failed by: TransientError where it may be sent again. Its own words would show the URL."""
+    """The error for a request without an answer; TransientError if it may be sent again.
+
+    The exception's own text would show the URL.
+    """
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
     if isinstance(error, requests.ConnectTimeout):
         return TransientError(f"{server} cannot be reached: timed out")
     if isinstance(error, requests.exceptions.SSLError):
-        return SourceError(f"{server} has no certificate that can be trusted", _CHECK)
+        return SourceError(f"{server} has an untrusted certificate", _CHECK)
     if isinstance(error, requests.ReadTimeout):
         failure = how = "did not answer in time"
     elif isinstance(error, (requests.ConnectionError, *CUT_OFF)):
-        why = "nothing answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
+        why = "no server answers there" if isinstance(reason, NewConnectionError) else "the connection failed"
         failure, how = f"cannot be reached: {why}", "broke off"
         if not isinstance(reason, ProtocolError):
             return TransientError(f"{server} {failure}")
@@ -174,19 +178,21 @@ def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> So
         return SourceError(f"the address of {server} cannot be used", _CHECK)
     if repeatable:
         return TransientError(f"{server} {failure}")
-    return SourceError(f"{server} {how}; the message may have arrived", "look there before you send it again")
+    return SourceError(
+        f"{server} {how}; the message may have arrived", "check there before you send it again"
+    )
 
 
 def excerpt(text: str, length: int = 300) -> str:
-    """At most `length` characters on one line, none of which moves a terminal's cursor."""
-    # concealed first: of a secret that is cut, what is left would be shown
+    """At most `length` characters on one line, without terminal control characters."""
+    # conceal first: a remainder of a cut secret would be shown
     return texts.one_line(texts.concealed(text)[:4000])[:length]
 
 
 class Session(requests.Session):
-    """The client of one server: its answers end in time, are held up to a limit, and lead to no other server.
+    """The client of one server, with answers limited in time and size and no redirects to other servers.
 
-    Of an error only the beginning is held.
+    Only the start of an error's body is kept.
     """
 
     def __init__(self, url: str, seconds: float, limit: int) -> None:
@@ -198,15 +204,17 @@ class Session(requests.Session):
             self.mount(scheme, TimedAdapter(seconds))
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send a request, also one that follows a redirect. Raises SourceError if it goes to another server."""
+        """Send a request or follow a redirect. Raises SourceError if it goes to another server."""
         here = requests.Request("GET", self._url).prepare().url
         # the rule by which requests itself withholds a login
         if self.should_strip_auth(here, request.url):  # type: ignore[no-untyped-call]
-            raise SourceError(f"an answer of {urlsplit(self._url).hostname} leads to another server", _CHECK)
+            raise SourceError(
+                f"an answer of {urlsplit(self._url).hostname} redirects to another server", _CHECK
+            )
         return super().send(request, **options)
 
     def _hold(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
-        # requests reads the whole body of a redirect, even of one it does not follow
+        # requests reads the whole body of a redirect, even if it does not follow it
         if response.is_redirect or not stream:
             is_whole = response.status_code == 200
             body = b"".join(chunks(response, self._limit)) if is_whole else beginning(response)
@@ -217,25 +225,26 @@ class Session(requests.Session):
 def session(
     url: str, seconds: float, limit: int = 1 << 20, tls: Tls | None = None, section: str = ""
 ) -> Session:
-    """A session for one server whose answers end after `seconds` and `limit` bytes, with the TLS settings of [`section`.tls].
+    """A session for one server, with limits for each answer and TLS settings of [`section`.tls].
 
-    An answer that is streamed is read by `chunks`. Raises SourceError that names a missing file.
+    Answers end after `seconds` and `limit` bytes; streamed answers are read with `chunks`. Raises SourceError
+    for a missing certificate file.
     """
     for password in re.findall(":([^/@]+)@", url):
         texts.conceal(password)
     connection = Session(url, seconds, limit)
-    # A proxy is of no use on the way to this machine itself.
+    # No proxy for this machine itself.
     addresses = addresses_of(url)
     connection.trust_env = not (addresses and all(address.is_loopback for address in addresses))
     connection.headers["User-Agent"] = "gpucost"
-    # otherwise requests would take a password from ~/.netrc, and even put it in place of a header
+    # otherwise requests would read a password from ~/.netrc and even replace a header with it
     connection.auth = lambda request: request
     if tls is None:
         return connection
     connection.verify = str(tls.ca_file) if tls.ca_file is not None else not tls.insecure_skip_verify
     for path in (tls.ca_file, tls.cert_file, tls.key_file):
         if path is not None and not path.is_file():
-            raise SourceError(f"[{section}.tls] names {path}, which is not there")
+            raise SourceError(f"file not found: {path}, named in [{section}.tls]")
     if tls.cert_file is not None:
         cert, key = str(tls.cert_file), tls.key_file
         connection.cert = cert if key is None else (cert, str(key))
@@ -244,7 +253,11 @@ def session(
 
 @dataclass
 class JsonServer:
-    """A server that answers in JSON: `name` in messages, and the fixes for a refused login, another refusal, and its absence."""
+    """A server that answers in JSON.
+
+    `name` is for messages; `login`, `address` and `later` are the fixes for a refused login, other refusals,
+    and an unreachable server.
+    """
 
     name: str
     session: Session
@@ -262,16 +275,17 @@ class JsonServer:
         is_whole: Callable[[Any], bool] = lambda _: True,
         **query: Any,
     ) -> Any:
-        """The answer to a request, asked for up to five times. `number` makes its decimals. Raises SourceError.
+        """The answer to a request, tried up to five times. Raises SourceError.
 
-        `is_whole` returns whether nothing of the answer is missing; it may raise ValueError, LookupError or TypeError.
+        `number` parses decimals. `is_whole` checks that the answer is complete; it may raise ValueError,
+        LookupError or TypeError.
         """
 
         def once() -> Any:
             timeout = (min(10.0, self.seconds), self.seconds)
             try:
                 response = self.session.request(method, url, timeout=timeout, **query)
-            except SourceError as error:  # it is too large, or leads to another server
+            except SourceError as error:  # too large, or a redirect to another server
                 raise SourceError(f"{self.name}: {error.message}", self.address) from None
             except (requests.RequestException, ValueError) as error:
                 raise undelivered(self.name, error) from None
@@ -283,9 +297,9 @@ class JsonServer:
                     return answer
             except (ValueError, LookupError, TypeError, ArithmeticError) as error:
                 raise TransientError(
-                    f"{self.name} gave an answer that is not its JSON: {excerpt(str(error), 100)}"
+                    f"{self.name} did not answer with the expected JSON: {excerpt(str(error), 100)}"
                 ) from None
-            raise TransientError(f"{self.name} gave half an answer")
+            raise TransientError(f"{self.name} gave an incomplete answer")
 
         try:
             return retry(once, attempts=_ATTEMPTS, longest_wait=120.0)
@@ -294,7 +308,7 @@ class JsonServer:
 
 
 def addresses_of(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """The addresses of a URL's host; none where it has none."""
+    """The addresses of a URL's host; empty if it has none."""
     try:
         entries = socket.getaddrinfo(urlsplit(url).hostname, None, proto=socket.IPPROTO_TCP)
     except OSError:
@@ -303,7 +317,7 @@ def addresses_of(url: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def refused(server: str, response: requests.Response, login: str, fix: str) -> SourceError | TransientError:
-    """What an answer other than 200 means; `login` is the fix for missing credentials."""
+    """The error for an answer other than 200; `login` is the fix for missing credentials."""
     status, text = response.status_code, reason(response)
     words = f": {text}" if text else ""
     if status in PASSING or status >= 500:
@@ -314,7 +328,10 @@ def refused(server: str, response: requests.Response, login: str, fix: str) -> S
 
 
 def reason(response: requests.Response) -> str:
-    """The server's own words, one line, where it answers in JSON or plain text. Only the first kilobytes are read."""
+    """The server's error text on one line, from JSON or plain text.
+
+    Only the first kilobytes are read.
+    """
     body = beginning(response).decode("utf-8", "replace").lstrip()
     if "html" in response.headers.get("Content-Type", "") or body.startswith("<"):
         return ""
@@ -330,7 +347,7 @@ def reason(response: requests.Response) -> str:
         return ""
 
 
-# What is read of an answer that says no more than why there is none.
+# Bytes to read of an error answer.
 ERROR_BYTES = 8192
 _CHUNK = 1 << 20
 
@@ -355,7 +372,7 @@ def chunks(response: requests.Response, limit: int) -> Iterator[bytes]:
 
 
 def beginning(response: requests.Response) -> bytes:
-    """The first bytes of a body, or what of them arrives; the rest is not read."""
+    """The first bytes of a body, as far as they arrive; the rest is not read."""
     body = bytearray()
     try:
         for chunk in response.iter_content(ERROR_BYTES):
@@ -369,7 +386,10 @@ def beginning(response: requests.Response) -> bytes:
 
 
 class TimedAdapter(HTTPAdapter):
-    """Ends an answer that is not whole after `seconds`. The timeouts of requests count from one byte to the next."""
+    """An adapter that ends incomplete answers after `seconds`.
+
+    The timeouts of requests count only from one byte to the next.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -380,12 +400,12 @@ class TimedAdapter(HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Makes the pools of connections, timed ones."""
+        """Create connection pools with a time limit."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
-        """The same on the way through a proxy."""
+        """Create connection pools with a time limit for a proxy."""
         manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
         manager.pool_classes_by_scheme = self._pools
         return manager
@@ -406,7 +426,7 @@ class TimedAdapter(HTTPAdapter):
 
 
 class _TimedSocket(io.RawIOBase):
-    """What http.client reads from: a socket whose every wait ends with the whole answer's time."""
+    """A socket for http.client whose waits end at the time limit of the whole answer."""
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._file = sock.makefile("rb", buffering=0)
@@ -430,6 +450,6 @@ class _TimedSocket(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             if self._sock.fileno() >= 0:
-                self._sock.settimeout(self._wait)  # the next request sends with it
+                self._sock.settimeout(self._wait)  # the next request is sent with this timeout
             self._file.close()
         super().close()

@@ -1,4 +1,4 @@
-"""Files from outside, read within limits; docs/limits.md names them all."""
+"""External files, read within limits; docs/limits.md lists the limits."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO, AnyStr
 
-# What JSON calls an object.
+# A JSON object.
 JsonObject = dict[str, Any]
 MIB = 2**20
-# Files of settings: configuration, plans, rules, own nodes.
+# Files of settings: configuration, plans, rules, your own nodes.
 SETTINGS = MIB
 # Tables and answers that are read as a whole.
 TABLE = 64 * MIB
-# What Slurm's commands say as JSON.
+# JSON output of Slurm's commands.
 ANSWER = 256 * MIB
-# A line of what is read line by line; Python's csv takes fields of as many characters.
+# A line of a file that is read line by line; also the limit of Python's csv for a field.
 LINE = MIB
 csv.field_size_limit(LINE)
 
 
 def whole(path: Path, most: int = TABLE) -> bytes:
-    """What a file holds, decompressed where it is gzip. Raises DataError past `most` bytes, OSError where it cannot be read."""
+    """The content of a file, decompressed if it is gzip.
+
+    Raises DataError if it exceeds `most` bytes, OSError if it cannot be read.
+    """
     with path.open("rb") as file:
         content = file.read(most + 1)
     if content.startswith(b"\x1f\x8b"):
@@ -40,17 +43,16 @@ def whole(path: Path, most: int = TABLE) -> bytes:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise DataError(
-                f"{path} breaks off: it is no whole .gz; nothing was loaded", "fetch the file again"
+                f"{path} is cut off: it is not a complete .gz file; no data was loaded",
+                "fetch the file again",
             ) from None
     if len(content) > most:
-        raise DataError(
-            f"{path} holds more than {most // MIB} MiB, the most that is read of such a file", "split it"
-        )
+        raise DataError(f"{path} holds more than {most // MIB} MiB, the limit for such a file", "split it")
     return content
 
 
 def chunks(source: IO[bytes] | gzip.GzipFile, *edges: bytes) -> Iterator[bytes]:
-    """A file in pieces, none of which but the last ends in one of `edges`, of which the longer come first."""
+    """A file in pieces; only the last may end with one of `edges` (longer ones first)."""
     rest = b""
     while chunk := source.read(MIB):
         chunk = rest + chunk
@@ -60,17 +62,17 @@ def chunks(source: IO[bytes] | gzip.GzipFile, *edges: bytes) -> Iterator[bytes]:
 
 
 def text(path: Path, most: int = TABLE) -> str:
-    """The same as text in UTF-8; a byte order mark is left out. Raises UnicodeDecodeError, too."""
+    """The content as UTF-8 text without a byte order mark. Raises UnicodeDecodeError, too."""
     return whole(path, most).decode("utf-8-sig")
 
 
 def unreadable(path: object, error: Exception, fix: str) -> DataError:
-    """What to raise for a file that cannot be read."""
+    """The error for a file that cannot be read."""
     return DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}", fix)
 
 
 def toml(content: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """What TOML says. Raises TOMLDecodeError, also for numbers and nesting that no machine could mean."""
+    """Parsed TOML. Raises TOMLDecodeError, also for absurdly long numbers and deep nesting."""
     try:
         return tomllib.loads(content, parse_float=parse_float)
     except tomllib.TOMLDecodeError:
@@ -82,7 +84,7 @@ def toml(content: str, parse_float: Callable[[str], Any] = float) -> dict[str, A
 
 
 def parse_json(content: str | bytes, parse_float: Callable[[str], Any] = float) -> Any:
-    """What JSON says. Raises ValueError, also for nesting that no program writes."""
+    """Parsed JSON. Raises ValueError, also for absurdly deep nesting."""
     try:
         return json.loads(content, parse_float=parse_float)
     except RecursionError:
@@ -90,13 +92,13 @@ def parse_json(content: str | bytes, parse_float: Callable[[str], Any] = float) 
 
 
 def lines(file: IO[AnyStr], name: str) -> Iterator[AnyStr]:
-    """The lines of an open file. Raises DataError for a longer one than LINE."""
+    """The lines of an open file. Raises DataError for a line longer than LINE."""
     number = 0
     while line := file.readline(LINE + 1):
         number += 1
         if len(line) > LINE:
             raise DataError(
                 f"{name}, line {number}: is longer than {LINE // MIB} MiB",
-                "it is no file of lines, or it is broken",
+                "it is broken, or not a file of lines",
             )
         yield line

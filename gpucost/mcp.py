@@ -1,4 +1,7 @@
-"""Every question as a read-only tool for agents, over the Model Context Protocol; made from the registry."""
+"""Questions as read-only tools for agents over the Model Context Protocol.
+
+The registry of questions defines the tools.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,24 @@ if TYPE_CHECKING:
     from mcp import types
     from mcp.server import Server
 
-# What names a file or an address: nothing but the store is read.
+# Options that name a file or an address are left out: tools read only the store.
 _OUTSIDE = ("FILE", "PATH", "DIR", "URL")
 _NUMBERS: dict[Any, str] = {int: "integer", float: "number", Decimal: "number", bool: "boolean"}
 _MOST = 500
 _INSTRUCTIONS = (
-    "What GPUs cost, who used them and what was wasted, from the store of gpucost. Money is in the `currency` of the answer. Say "
-    "what `coverage` says: time that was not collected is not unused. A saving depends on the assumptions beside it."
+    "GPU costs, usage and waste, from the store of gpucost. Money is in the `currency` of the answer. "
+    "Always report `coverage`: time that was not collected is not unused. "
+    "A saving depends on the assumptions listed next to it."
 )
 
 
 def tools() -> dict[str, str]:
-    """The questions that are offered, by the names of their tools: those that read nothing but the store."""
+    """Questions that read only the store, by tool name."""
     return {words.replace(" ", "_"): words for words, one in QUESTIONS.items() if not one.reads_files}
 
 
 def parameters_of(words: str) -> dict[str, Parameter]:
-    """What a tool takes: the options and arguments of its question, but those that name a file or an address."""
+    """A tool's input: options and arguments of its question, except files and addresses."""
     return {
         each.key: each
         for each in parameters(QUESTIONS[words].function)
@@ -43,7 +47,7 @@ def parameters_of(words: str) -> dict[str, Parameter]:
 
 
 def schema_of(words: str) -> dict[str, Any]:
-    """The JSON Schema of what a tool takes."""
+    """The JSON Schema of a tool's input."""
     known = parameters_of(words)
     fields = {key: _field(key, one) for key, one in known.items()}
     fields["max_rows"] = {
@@ -51,7 +55,7 @@ def schema_of(words: str) -> dict[str, Any]:
         "minimum": 1,
         "maximum": _MOST,
         "default": 50,
-        "description": "Most rows of each list.",
+        "description": "Maximum number of rows in each list.",
     }
     required = [key for key, one in known.items() if one.is_required]
     return {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
@@ -67,17 +71,17 @@ def _field(key: str, one: Parameter) -> dict[str, Any]:
 
 
 def use(name: str, given: dict[str, Any], config: str | None, store: str | None) -> dict[str, Any]:
-    """The answer of a tool: the JSON of its question with lists cut to `max_rows`; `left_out` counts the rows cut from each.
+    """A tool's answer: the question's JSON, with lists cut to `max_rows`.
 
-    Raises GpucostError, with the command's message.
+    `left_out` counts the rows cut from each list. Raises GpucostError, with the command's message.
     """
     if name not in tools():
-        raise UsageError(f"there is no tool {name!r}", f"tools are {', '.join(tools())}")
+        raise UsageError(f"tool not found: {name!r}", f"tools are {', '.join(tools())}")
     words = tools()[name]
     known = parameters_of(words)
     rows = given.pop("max_rows", 50)
     if not isinstance(rows, int) or not 1 <= rows <= _MOST:
-        raise UsageError(f"max_rows is {rows!r}", f"it takes a number from 1 to {_MOST}")
+        raise UsageError(f"invalid max_rows: {rows!r}", f"give a number from 1 to {_MOST}")
     if unknown := sorted(set(given) - set(known)):
         raise UsageError(
             f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}"
@@ -100,7 +104,10 @@ def _cut(value: Any, most: int, path: str, left_out: dict[str, int]) -> Any:
 
 
 def serve(config: str | None, store: str | None) -> None:
-    """Serves the tools over stdin and stdout until the client goes. Raises GpucostError if the MCP SDK is missing."""
+    """Serve the tools over stdin and stdout until the client disconnects.
+
+    Raises GpucostError if the MCP SDK is missing.
+    """
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -118,7 +125,7 @@ def serve(config: str | None, store: str | None) -> None:
 
 
 def _description(words: str) -> str:
-    """What the command's help says before its examples."""
+    """The command's help without its examples."""
     text = inspect.getdoc(QUESTIONS[words].function) or ""
     return " ".join(text.partition("\b")[0].split())
 

@@ -1,10 +1,11 @@
-"""Objects in S3, Google Cloud Storage and Azure Blob Storage: one way to list, read, write and delete them, for bills and lakes.
+"""Objects in S3, Google Cloud Storage and Azure Blob Storage, for bills and lakes.
 
-All three go through obstore. An upload is visible whole or not at all, and so is its replacement. The logins are those that each
-cloud's own tools keep: profiles and SSO of AWS, application default credentials of Google, `az login` of Azure.
+All three go through obstore. An upload becomes visible as a whole or not at all, and so does a replacement.
+The logins come from each cloud's own tools: profiles and SSO of AWS, application default credentials of
+Google, `az login` of Azure.
 
-obstore cannot hold a key with an empty part (`a//b`), a part `.` or `..`, or a control character: a folder that holds such a key
-cannot be listed, and the error names the key.
+obstore does not support keys with an empty part (`a//b`), a part `.` or `..`, or a control character: a
+folder that contains such a key cannot be listed, and the error names the key.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ ADDRESSES = (
     "s3://bucket/folder, gs://bucket/folder, abfss://container@account.dfs.core.windows.net/folder"
     " or https://account.blob.core.windows.net/container/folder"
 )
-# Options behind a question mark that describe the server; Azure has a SAS token there.
+# Options after a question mark that describe the server; in Azure addresses it is a SAS token.
 _OPTIONS = ("endpoint_override", "scheme", "region")
 _AGAIN = "run the command again"
 _CHUNK = 8 * 2**20
-# An answer may pause for two minutes; a transfer ends after two hours in any case.
+# An answer may pause for two minutes; a transfer ends after two hours at the latest.
 _TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "120s", "timeout": "2h"}
 _RETRIES: Any = {
     "max_retries": 5,
@@ -57,7 +58,7 @@ _CODE = re.compile(r"<Code>([^<]+)")
 _MESSAGE = re.compile(r"<Message>([^<\n]+)")
 _KEY = re.compile('Path "(.*?)"', re.DOTALL)
 _CAUSE = re.compile(r'(?:message|error): "([^"]+)"')
-# The codes of S3, Cloud Storage and Blob Storage for credentials that are not valid, or no longer.
+# Error codes of S3, Cloud Storage and Blob Storage for invalid or expired credentials.
 _REFUSED = """
     AuthFailure AuthenticationFailed AuthenticationRequired ExpiredToken IncompleteSignature InvalidAccessKeyId
     InvalidAuthenticationInfo InvalidSecurity InvalidToken NoAuthenticationInformation RequestExpired RequestTimeTooSkewed
@@ -69,7 +70,7 @@ _Login = tuple[str | None, Any, Any]
 
 
 class _Cloud(NamedTuple):
-    """`login` is the command that logs in; `needs` are the permissions; `words` puts errors of the login in words."""
+    """`login` is the command that logs in; `needs` are the permissions; `words` translates login errors."""
 
     name: str
     scheme: str
@@ -102,9 +103,9 @@ _AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in
 
 @record
 class Entry:
-    """A file of a bucket or folder: its key is a path with slashes, its time is in seconds since 1970.
+    """A file of a bucket or folder; its key is a path with slashes, its time in seconds since 1970.
 
-    `tag` changes with the content; None if that is not known before the file is read.
+    `tag` changes with the content; None if it is unknown before the file is read.
     """
 
     key: str
@@ -115,10 +116,11 @@ class Entry:
 
 @dataclass
 class Bucket:
-    """A bucket or container. Keys are whole; errors are GpucostErrors that name the object, or FileNotFoundError.
+    """A bucket or container.
 
-    `create` is the command that makes the bucket; `log_in` returns the endpoint (None: the cloud's own), more options of obstore,
-    and its provider of credentials (None: the options hold them).
+    Keys are complete paths; errors are GpucostErrors that name the object, or FileNotFoundError. `create` is
+    the command that creates the bucket. `log_in` returns the endpoint (None: the cloud's default), more
+    obstore options, and its credential provider (None: the options hold the credentials).
     """
 
     cloud: _Cloud
@@ -132,7 +134,7 @@ class Bucket:
         return f"{self.url}/{key}"
 
     def found(self, folder: str) -> list[Entry]:
-        """The objects below a folder, sorted by key. Empty objects are left out: tools mark folders with them."""
+        """The objects below a folder, sorted by key, without empty ones (tools mark folders with them)."""
         metas = self._run(folder, lambda store: store.list(folder or None, chunk_size=1000).collect())
         return sorted((self._entry(meta) for meta in metas if meta["size"]), key=attrgetter("key"))
 
@@ -145,7 +147,7 @@ class Bucket:
         return self._run(key, lambda store: bytes(store.get(key).bytes()))
 
     def fetch(self, key: str, target: Path) -> Entry:
-        """Write the content of an object to a file of this machine."""
+        """Write the content of an object to a local file."""
 
         def fetched(store: Any) -> tuple[Entry, int]:
             answer = store.get(key)
@@ -158,16 +160,17 @@ class Bucket:
         return found
 
     def put(self, key: str, source: Any) -> None:
-        """Write or replace an object by bytes, or by a file: its path, or one that is open."""
+        """Write or replace an object from bytes, a path or an open file."""
         self._run(key, lambda store: store.put(key, source, max_concurrency=2))
 
     def delete(self, key: str) -> None:
-        """Remove an object. Not every cloud raises FileNotFoundError if there is none."""
+        """Remove an object. Not every cloud raises FileNotFoundError if it is missing."""
         self._run(key, lambda store: store.delete(key))
 
     def _entry(self, meta: Any) -> Entry:
         key, tag = meta["path"], (meta["e_tag"] or str(meta["last_modified"])).strip('"')
-        # Stores of earlier versions know the objects of Cloud Storage by MD5 as its JSON API writes it, those of S3 without key.
+        # Stores of earlier versions identify Cloud Storage objects by MD5 in base64, as in its JSON API, and
+        # S3 objects without the key.
         if self.cloud is _GCP and re.fullmatch("[0-9a-f]{32}", tag):
             tag = b64encode(bytes.fromhex(tag)).decode()
         return Entry(
@@ -197,9 +200,10 @@ class Bucket:
         )
 
     def _run(self, key: str, work: Callable[[Any], Made]) -> Made:
-        """What `work` makes of the store; errors of the store and of the login become GpucostErrors, but for FileNotFoundError.
+        """The result of `work`, with errors of the store and the login as GpucostErrors.
 
-        It runs in a thread of its own: obstore lets no signal through, and Ctrl-C ends the wait.
+        FileNotFoundError is passed on. `work` runs in a thread of its own: obstore blocks signals, and Ctrl-C
+        must end the wait.
         """
         what, made = self.shown(key), Future[Any]()
         clouds.require(self.cloud.name, "obstore")
@@ -220,7 +224,7 @@ class Bucket:
                 raise self._failure(what, error) from None
 
     def _failure(self, what: str, error: Exception) -> Exception:
-        """The error for people; obstore's own text holds the answer of the server."""
+        """The error for people; obstore's own text includes the server's answer."""
         text = str(error)
         status, code, message, key = (
             found[1] if (found := part.search(text)) else "" for part in (_STATUS, _CODE, _MESSAGE, _KEY)
@@ -237,12 +241,12 @@ class Bucket:
         elif status == "403":
             words, fix = f"not allowed: {words}", self.cloud.needs
         elif status in ("429", "503"):
-            words, fix = f"throttled, again and again: {words}", f"wait a while, then {_AGAIN}"
+            words, fix = f"throttled repeatedly: {words}", f"wait a while, then {_AGAIN}"
         elif key:
             words = f"a key with an empty part, a part . or .., or a control character cannot be read: {excerpt(key)}"
             fix = "copy the files to a folder without such keys"
         elif isinstance(error, OSError):
-            words, fix = error.strerror or text, "make room on the disk, or name another one with TMPDIR"
+            words, fix = error.strerror or text, "free space on the disk, or name another one with TMPDIR"
         elif not status:
             causes = _CAUSE.findall(text)
             words = f"the connection failed: {excerpt(causes[-1]) if causes else words}"
@@ -250,18 +254,21 @@ class Bucket:
         return SourceError(f"{what}: {words}", fix)
 
     def missing(self) -> GpucostError:
-        """The error for a bucket that is not there."""
-        return StoreError(f"there is no bucket {self.url}", f"check the name, or create it: {self.create}")
+        """The error for a missing bucket."""
+        return StoreError(f"bucket {self.url} not found", f"check the name, or create it: {self.create}")
 
 
 def _refuse_plain(endpoint: str | None) -> None:
-    """Raises UsageError for an endpoint on another machine that would get a login without TLS."""
+    """Raise UsageError for a remote endpoint that would receive a login without TLS."""
     if (endpoint or "").startswith("http://") and not clouds.is_loopback(endpoint):
         raise UsageError(f"{endpoint} would get your login without encryption", "use https://")
 
 
 def _roots() -> bytes:
-    """The certificates that the clouds' own libraries trust; obstore adds them to those of the system. Raises ConfigError."""
+    """The certificates that the clouds' own libraries trust, to add to the system's.
+
+    Raises ConfigError.
+    """
     from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
     name = next((name for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE") if os.environ.get(name)), "")
@@ -279,7 +286,7 @@ def _s3(name: str, settings: Aws, region: str | None) -> Bucket:
         from botocore.exceptions import ClientError
         from obstore.auth.boto3 import Boto3CredentialProvider
 
-        # boto3 knows endpoints and finds the region of a bucket; obstore does neither
+        # boto3 knows endpoints and finds a bucket's region; obstore does neither
         client = clouds.aws_client(session, settings, "s3", region or session.region_name or "us-east-1", 4)
         try:
             answer = client.head_bucket(Bucket=name)["ResponseMetadata"]
@@ -309,7 +316,10 @@ def _gcs(name: str, endpoint: str | None) -> Bucket:
 
 
 def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket:
-    """Credentials: the SAS token, otherwise AZURE_STORAGE_CONNECTION_STRING (of this account), otherwise azure-identity's."""
+    """Credentials: the SAS token, then AZURE_STORAGE_CONNECTION_STRING, then azure-identity.
+
+    The connection string is used only if it is for this account.
+    """
 
     def log_in() -> _Login:
         options = {"account_name": account}
@@ -339,7 +349,10 @@ def _azure(url: str, endpoint: str, account: str, name: str, sas: str) -> Bucket
 
 
 def open_address(url: str, config: Config) -> tuple[Bucket, str]:
-    """The bucket that an address names, and the key or folder in it. No request is made. Raises UsageError."""
+    """The bucket in an address, and the key or folder in it, without a request.
+
+    Raises UsageError.
+    """
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     server, _, path = place.partition("/")
@@ -348,7 +361,7 @@ def open_address(url: str, config: Config) -> tuple[Bucket, str]:
     is_abfs = scheme in ("abfss", "abfs")
     if ":" in login or (at and not is_abfs):
         raise UsageError(
-            f"the address {scheme}://{host}/{path} holds a login",
+            f"the address {scheme}://{host}/{path} contains a login",
             "leave it out: log in with your cloud's own tools",
         )
     shown = f"{scheme}://{server}"
@@ -360,7 +373,7 @@ def open_address(url: str, config: Config) -> tuple[Bucket, str]:
         return _azure(shown, endpoint, account, login, query), path
     if scheme in ("https", "http"):
         parts = [unquote(part) for part in path.split("/") if part]
-        # an emulator has the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/folder
+        # emulators have the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/folder
         above = [] if ".blob." in host else parts[:1]
         container, *folders = parts[len(above) :] or [""]
         if not container:

@@ -1,4 +1,4 @@
-"""How options are declared: fields of dataclasses and parameters of functions, each annotated with an Option.
+"""Declarations of options: dataclass fields and function parameters annotated with an Option.
 
 The command line, the Python API and the MCP tools read the same declarations.
 """
@@ -24,21 +24,23 @@ from gpucost.records import record
 N = TypeVar("N", int, float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
-# Headings in the help of a command, in order.
-PANELS = ("Arguments", "Options", "Whose and when", "Output", "Rarely used", "Everywhere")
+# Headings in a command's help, in order.
+PANELS = ("Arguments", "Options", "Selection and period", "Output", "Rarely used", "Global")
 ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
-# `from` is a word of Python's own
+# `from` is a keyword in Python
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 
 
 @record
 class Option:
-    """How a command line gives a value, and how an answer states it: `says` what it is, in `unit`.
+    """An option of a command.
 
-    A number lies between `least` (`above`: but is not that) and `most`. `flag` is the field's name, else. `is_shown`: help shows
-    the default. `panel` is the heading in help. `source` is where the default comes from. `completes` names what a shell offers:
-    a name in the store, or `dimensions`. `is_split`: a text holds several values between commas. `is_argument`: it has no flag.
-    `also` is a second flag. `is_scaled`: k, M, B (or G) and T after a number are thousands to trillions.
+    Answers describe it with the text `says` and the unit `unit`. A number is between `least` (exclusive if
+    `above`) and `most`. `flag` defaults to the field's name. `is_shown`: help shows the default. `panel` is
+    the heading in help. `source` is the origin of the default. `completes` names the values that a shell
+    offers: a name in the store, or `dimensions`. `is_split`: one text holds several values between commas.
+    `is_argument`: it has no flag. `also` is a second flag. `is_scaled`: k, M, B (or G) and T after a number
+    are thousands to trillions.
     """
 
     help: str
@@ -60,23 +62,23 @@ class Option:
 
 
 def count(help: str, least: int = 0, most: int | None = None) -> Option:
-    """An option that takes a number of things; help shows its default."""
+    """An option for a count; help shows its default."""
     return Option(help, "COUNT", least, most, is_shown=True)
 
 
 def only(name: str, help: str) -> Option:
-    """A part of the fleet, by names of one kind."""
+    """An option that selects a part of the fleet by names of one kind."""
     return Option(help, "NAME", flag=f"--{name}", panel=WHOSE, completes=name)
 
 
 def argument(metavar: str, help: str) -> Option:
-    """A word without a flag before it."""
+    """A positional argument."""
     return Option(help, metavar, panel=ARGUMENTS, is_argument=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionGroup:
-    """Fields that are options of a command; `given` are the names of those that are no defaults."""
+    """Options of a command; `given` names the fields that were set."""
 
     given: Collection[str] = ()
 
@@ -86,33 +88,36 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOption:
-    """Some clusters; empty means all."""
+    """Clusters to select; empty means all."""
 
-    clusters: Annotated[Names, only("cluster", "Only this cluster; repeatable.")] = ()
+    clusters: Annotated[Names, only("cluster", "Cluster to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOption:
-    """Some teams; empty means all."""
+    """Teams to select; empty means all."""
 
-    teams: Annotated[Names, only("team", "Only this team; repeatable.")] = ()
+    teams: Annotated[Names, only("team", "Team to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection(ClusterOption, TeamOption):
-    """A part of the fleet. Empty fields take everything; values of one field are alternatives, fields add up."""
+    """A part of the fleet; empty fields select everything.
 
-    namespaces: Annotated[Names, only("namespace", "Only this namespace; repeatable.")] = ()
+    Values of one field are alternatives; fields are combined with AND.
+    """
+
+    namespaces: Annotated[Names, only("namespace", "Namespace to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSelection(Selection):
-    """A part of the fleet, down to workloads and people."""
+    """A part of the fleet, down to workloads and users."""
 
     workloads: Annotated[
-        Names, only("workload", "Only this workload, as Kind/name or by its name; repeatable.")
+        Names, only("workload", "Workload to include, as Kind/name or name (repeatable; default: all).")
     ] = ()
-    users: Annotated[Names, only("user", "Only this user of Slurm; repeatable.")] = ()
+    users: Annotated[Names, only("user", "Slurm user to include (repeatable; default: all).")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +126,7 @@ class MonthOption:
 
     month: Annotated[
         str | None,
-        Option("A whole month of the configured time zone.", "YYYY-MM", panel=WHOSE, completes="month"),
+        Option("A whole month in the configured time zone.", "YYYY-MM", panel=WHOSE, completes="month"),
     ] = None
 
 
@@ -132,15 +137,15 @@ class SpanOptions:
     start: Annotated[
         str | None,
         Option(
-            "Begin here: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z.",
+            "Start: 2026-10-01 (local midnight), 2026-10-01T06:00 (local) or 2026-10-01T06:00Z.",
             "TIME",
             flag="--from",
             panel=WHOSE,
         ),
     ] = None
-    end: Annotated[
-        str | None, Option("End before this instant; without it, now.", "TIME", flag="--to", panel=WHOSE)
-    ] = None
+    end: Annotated[str | None, Option("End, exclusive (default: now).", "TIME", flag="--to", panel=WHOSE)] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +155,7 @@ class PeriodOptions(SpanOptions, MonthOption):
     last: Annotated[
         str | None,
         Option(
-            "The last complete days or weeks (7d, 2w), up to last midnight; hours (24h), up to the last "
-            "full hour.",
+            "The last complete days or weeks (7d, 2w) up to midnight, or hours (24h) up to the last full hour.",
             "SPAN",
             panel=WHOSE,
         ),
@@ -160,11 +164,11 @@ class PeriodOptions(SpanOptions, MonthOption):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetOption:
-    """Where an answer goes."""
+    """The file to write an answer to."""
 
     target: Annotated[
         Path | None,
-        Option("Write here instead of stdout.", "FILE", flag="--output", also="-o", panel=WRITTEN),
+        Option("Write to this file instead of stdout.", "FILE", flag="--output", also="-o", panel=WRITTEN),
     ] = None
 
 
@@ -175,7 +179,7 @@ class LakeOption:
     lake: Annotated[
         str | None,
         Option(
-            "A lake in place of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).",
+            "Lake to read instead of the store: a folder, s3://…, gs://… or abfss://… (docs/lake.md).",
             "URL",
             panel=EVERYWHERE,
         ),
@@ -188,23 +192,26 @@ class Everywhere:
 
     config: Annotated[
         Path | None,
-        Option("Config file; without it ./gpucost.toml, else the user's.", "FILE", panel=EVERYWHERE),
+        Option("Config file (default: ./gpucost.toml, then the user's).", "FILE", panel=EVERYWHERE),
     ] = None
     store: Annotated[
-        Path | None, Option("Store file, instead of the one the config names.", "FILE", panel=EVERYWHERE)
+        Path | None, Option("Store file (default: the store in the config).", "FILE", panel=EVERYWHERE)
     ] = None
     quiet: Annotated[
-        bool, Option("Only data and errors: no progress, no notes.", also="-q", panel=EVERYWHERE)
+        bool, Option("Print only data and errors, without progress and notes.", also="-q", panel=EVERYWHERE)
     ] = False
     verbose: Annotated[
-        bool, Option("Say more; show the traceback of unexpected errors.", also="-v", panel=EVERYWHERE)
+        bool, Option("Print more details, and tracebacks of unexpected errors.", also="-v", panel=EVERYWHERE)
     ] = False
-    profile: Annotated[bool, Option("Show on stderr what each stage of SQL took.", panel=EVERYWHERE)] = False
+    profile: Annotated[bool, Option("Print the time of each SQL stage on stderr.", panel=EVERYWHERE)] = False
 
 
 @record
 class Parameter:
-    """An option or argument: the parameter `name`, or that field of the parameter `group`; `kind` is the type of one value."""
+    """An option or argument: parameter `name`, or that field of parameter `group`.
+
+    `kind` is the type of one value.
+    """
 
     name: str
     group: str
@@ -215,17 +222,17 @@ class Parameter:
 
     @property
     def flag(self) -> str:
-        """How it is typed: `--min-cost`."""
+        """The flag as typed: `--min-cost`."""
         return flag_of(self.name, self.option)
 
     @property
     def key(self) -> str:
-        """How Python calls it: `min_cost`."""
+        """The name in Python: `min_cost`."""
         return self.name if self.option.is_argument else key_of(self.flag)
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that it may have, if it may only have some."""
+        """The allowed values, if they are limited."""
         if get_origin(self.kind) is Literal:
             return get_args(self.kind)
         is_enum = isinstance(self.kind, type) and issubclass(self.kind, StrEnum)
@@ -237,22 +244,22 @@ class Parameter:
 
 
 def key_of(flag: str) -> str:
-    """How Python calls an option that is typed so: `min_cost`."""
+    """The Python name of a flag: `min_cost`."""
     return flag.lstrip("-").replace("-", "_")
 
 
 def flag_of(name: str, option: Option) -> str:
-    """How the option of a field or parameter is typed."""
+    """The flag of a field or parameter."""
     return option.flag or f"--{name.replace('_', '-')}"
 
 
 @cache
 def parameters(function: Callable[..., Any], group: str = "") -> tuple[Parameter, ...]:
-    """The options of a function or dataclass, in order: parameters, and fields of those that are dataclasses."""
+    """The options of a function or dataclass, in order, including fields of dataclass parameters."""
     found: list[Parameter] = []
     for each in _declared(function):
         hint: Any = each.annotation
-        if not hasattr(hint, "__metadata__"):  # it may be that or None
+        if not hasattr(hint, "__metadata__"):  # unwrap `… | None`
             hint = next(iter(get_args(hint)), hint)
         metadata = getattr(hint, "__metadata__", ())
         option = next((part for part in metadata if isinstance(part, Option)), None)
@@ -261,7 +268,7 @@ def parameters(function: Callable[..., Any], group: str = "") -> tuple[Parameter
         elif option:
             kind = get_args(hint)[0]
             is_repeated = get_origin(kind) is tuple
-            if get_origin(kind) is not Literal and get_args(kind):  # of several, or None
+            if get_origin(kind) is not Literal and get_args(kind):  # unwrap tuples and `… | None`
                 kind = get_args(kind)[0]
             found.append(Parameter(each.name, group, kind, is_repeated, each.default, option))
     return tuple(found)
@@ -273,7 +280,7 @@ def options_in(kind: type) -> dict[str, Option]:
 
 
 def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters with their types. What a function returns may be known to type checkers alone."""
+    """The parameters with their types; return types may exist only for type checkers."""
     if isinstance(function, type):
         hints = get_type_hints(function, include_extras=True)
     else:
@@ -288,9 +295,10 @@ def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def arguments(
     function: Callable[..., Any], values: Mapping[str, Any], **groups: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What to call the function with: `values` by their keys, and `groups`, fields of its dataclasses that are no options.
+    """The keyword arguments for a call of `function`.
 
-    None and False stand for the default. Raises UsageError for a value that an option does not take.
+    `values` are options by key; `groups` are fields of its dataclasses that are not options. None and False
+    mean the default. Raises UsageError for a value that an option does not accept.
     """
     given: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for option in parameters(function):
@@ -298,7 +306,7 @@ def arguments(
         if value is None or value is False or value == ():
             continue
         value = parsed(option, value)
-        # a default that help shows comes from the command line, too, if no one gave it
+        # the command line passes a default that help shows even if the user did not set it
         if not (option.option.is_shown and value == option.default):
             given[option.group][option.name] = value
     found = given[""]
@@ -314,16 +322,16 @@ def arguments(
 def by_key(
     function: Callable[..., Any], command: str, words: Collection[Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments and options of the command as they are called in Python, by the keys of its parameters.
+    """Arguments and options of a command by their Python names, as keys of its parameters.
 
-    Raises UsageError for one that there is not, for one argument too many, or too few.
+    Raises UsageError for an unknown option, and for too many or too few arguments.
     """
     fix = f"gpucost {command} --help"
     takes = parameters(function)
     known = {key_of(each.option.also): each for each in takes} | {each.key: each for each in takes}
     positional = [each for each in takes if each.option.is_argument]
     if len(words) > len(positional):
-        raise UsageError(f"{command} takes {len(positional)} arguments, and got {len(words)}", fix)
+        raise UsageError(f"{command} takes {len(positional)} arguments, not {len(words)}", fix)
     values = {each.key: word for each, word in zip(positional, words, strict=False)}
     for name, value in options.items():
         key = _ALIASES.get(name, name)
@@ -339,7 +347,7 @@ def by_key(
 
 
 def parsed(one: Parameter, value: Any) -> Any:
-    """The value that an option has, from texts or values. Raises UsageError for one that it does not take."""
+    """The value of an option, from texts or values. Raises UsageError if it is invalid."""
     if not one.is_repeated:
         return _parsed(one, value)
     several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
@@ -366,7 +374,7 @@ def _parsed(one: Parameter, value: Any) -> Any:
 
 
 def number(kind: type[N], how: Option, text: Any) -> N:
-    """A number that lies in the range of its Option; money stays exact. Raises ValueError for one that does not."""
+    """A number within the range of its Option; money stays exact. Raises ValueError."""
     scale = _SCALES.get(str(text)[-1:].lower()) if how.is_scaled else None
     try:
         value = Decimal(str(text)[:-1]) * scale if scale else Decimal(str(text))
@@ -377,7 +385,7 @@ def number(kind: type[N], how: Option, text: Any) -> N:
     if not value.is_finite() or is_under or is_broken or (how.most is not None and value > how.most):
         end = f" and at most {how.most:,}" if how.most is not None else ""
         what = "whole number" if kind is int else "number"
-        raise ValueError(f"{text!r} is no {what} {'above' if how.above else 'from'} {how.least}{end}")
+        raise ValueError(f"{text!r} is not a {what} {'above' if how.above else 'from'} {how.least}{end}")
     if math.isinf(float(value)):
         raise ValueError(f"{text!r} is too large")
     return kind(value)

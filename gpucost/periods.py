@@ -1,4 +1,4 @@
-"""Words shared by all stages: periods and the small facts that travel between them."""
+"""Periods, spans of time and their names, shared by all stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Period:
 
     def __post_init__(self) -> None:
         if self.start.tzinfo is None or self.end.tzinfo is None:
-            raise ValueError("a period is made of instants with a time zone")
+            raise ValueError("a period needs instants with a time zone")
         object.__setattr__(self, "start", self.start.astimezone(UTC))
         object.__setattr__(self, "end", self.end.astimezone(UTC))
 
@@ -41,7 +41,7 @@ class Period:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """Its start and end in milliseconds, as statements take them."""
+        """Start and end in milliseconds, as parameters of statements."""
         return {"from_ms": self.start_ms, "to_ms": self.end_ms}
 
     @property
@@ -63,7 +63,7 @@ def from_ms(ms: int) -> datetime:
 
 
 def iso(instant: datetime) -> str:
-    """ISO 8601 in UTC with a trailing Z; fractions of a second only where there are any."""
+    """ISO 8601 in UTC with a trailing Z; with milliseconds only if they are not zero."""
     text = instant.astimezone(UTC).isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
     return text.replace("+00:00", "Z")
 
@@ -80,22 +80,25 @@ _MONTHS = (
 
 
 def local_midnight(day: date, tz: ZoneInfo) -> datetime:
-    """The UTC instant at which the local day begins; where clocks skip midnight, the first instant after the skip."""
+    """The UTC instant at which the local day begins.
+
+    If clocks skip midnight, the first instant after the skip.
+    """
     return datetime(day.year, day.month, day.day, tzinfo=tz).astimezone(UTC)
 
 
 def local_days(period: Period, tz: ZoneInfo) -> Iterator[date]:
-    """The local days that the period touches, in order; a day that the zone skipped is none."""
+    """The local days that the period touches, in order, without days that the zone skipped."""
     day = period.start.astimezone(tz).date()
     previous: datetime | None = None
     while (begins := local_midnight(day, tz)) < period.end:
-        if begins != previous:  # a day that the zone skipped begins where the next one does
+        if begins != previous:  # a day that the zone skipped begins with the next day
             yield day
         previous, day = begins, day + timedelta(days=1)
 
 
 def month_period(day: date, tz: ZoneInfo) -> Period:
-    """The local month that holds `day`."""
+    """The local month that contains `day`."""
     first = day.replace(day=1)
     following = (first + timedelta(days=31)).replace(day=1)
     return Period(local_midnight(first, tz), local_midnight(following, tz))
@@ -117,12 +120,12 @@ def is_whole_days(period: Period, tz: ZoneInfo) -> bool:
 
 
 def month_name(day: date) -> str:
-    """`October 2026`, in English whatever the locale."""
+    """`October 2026`, in English in every locale."""
     return f"{_MONTHS[day.month - 1]} {day.year}"
 
 
 def name_of(period: Period, tz: ZoneInfo) -> str:
-    """How people name the period: a month, days (the last one included), or two local instants."""
+    """The period's name for people: a month, days (last day included), or two local instants."""
     start, end = period.start.astimezone(tz), period.end.astimezone(tz)
     first, last = start.date(), (period.end - timedelta(milliseconds=1)).astimezone(tz).date()
     if is_month(period, tz):
@@ -133,7 +136,10 @@ def name_of(period: Period, tz: ZoneInfo) -> str:
 
 
 def within(name: str) -> str:
-    """The name of a period as a sentence goes on with it: in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07."""
+    """The name of a period with its preposition.
+
+    in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07
+    """
     if " to " in name or " .. " in name:
         return f"from {name}"
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
@@ -167,14 +173,17 @@ def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
 
 
 def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """The parts of `spans` that are in `others`, too."""
+    """The parts of `spans` that are also in `others`."""
     spans = list(spans)
     return subtract(spans, subtract(spans, others))
 
 
 @record
 class TimeBucket:
-    """A part [from_ms, to_ms) of a period, named by its local month, day and hour; names finer than asked for are None."""
+    """A part [from_ms, to_ms) of a period, named by its local month, day and hour.
+
+    Names finer than requested are None.
+    """
 
     from_ms: int
     to_ms: int
@@ -184,9 +193,10 @@ class TimeBucket:
 
 
 def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[TimeBucket]:
-    """The period cut as coarsely as the time dimensions in `by` allow, in order, without gaps.
+    """The period, cut as coarsely as the time dimensions in `by` allow, in order, without gaps.
 
-    Hours are hours of UTC, as everywhere in the store, cut at local midnight: in a zone half an hour off they begin at :30.
+    Hours are UTC hours, as everywhere in the store, cut at local midnight: in a zone with a half-hour offset
+    they begin at :30.
     """
     days = list(local_days(period, tz))
     is_hourly, is_daily = "hour" in by, "hour" in by or "day" in by
@@ -214,7 +224,7 @@ def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Time
 
 
 _HOUR = timedelta(hours=1)
-_YEARS = range(1971, 9999)  # local time of all of them can be told in UTC
+_YEARS = range(1971, 9999)  # local times of all these years exist in UTC
 
 
 def parse_period(
@@ -226,10 +236,10 @@ def parse_period(
     end: str | None = None,
     last: str | None = None,
 ) -> tuple[Period, str] | None:
-    """The period that the options mean, and its name for people; None where no option is given.
+    """The period given by the options and its name for people; None without options.
 
-    `start` alone runs to the end of the hour that `now` lies in. Raises UsageError for options that cannot be read, that
-    contradict each other, or that mean an empty period.
+    `start` alone runs to the end of the current hour. Raises UsageError for options that cannot be read, that
+    contradict each other, or that give an empty period.
     """
     given = [
         name
@@ -240,7 +250,7 @@ def parse_period(
         raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
     if month is not None:
         if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month) or int(month[:4]) not in _YEARS:
-            raise UsageError(f"--month {month!r} is no month", "for example --month 2026-10")
+            raise UsageError(f"invalid month {month!r}", "for example --month 2026-10")
         period = month_period(date.fromisoformat(f"{month}-01"), tz)
         is_running = period.start <= now < period.end
         return period, name_of(period, tz) + (" so far" if is_running else "")
@@ -257,13 +267,16 @@ def parse_period(
     if period.is_empty:
         raise UsageError(
             f"the period from {start} to {end or 'now'} is empty",
-            "--to is exclusive and must lie after --from",
+            "--to is exclusive and must be after --from",
         )
     return period, name_of(period, tz)
 
 
 def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:
-    """The instant that `text` means: a date is local midnight, a time without offset is local. Raises UsageError."""
+    """The instant in `text`; a date is local midnight, a time without offset is local.
+
+    Raises UsageError.
+    """
     try:
         instant = datetime.fromisoformat(text)
         if instant.year not in _YEARS:
@@ -273,7 +286,7 @@ def parse_instant(option: str, text: str, tz: ZoneInfo) -> datetime:
         return instant if instant.tzinfo else instant.replace(tzinfo=tz)
     except ValueError:
         raise UsageError(
-            f"{option} {text!r} is no date or time",
+            f"{option} {text!r} is not a date or time",
             f"for example {option} 2026-10-01, or {option} 2026-10-01T06:00Z",
         ) from None
 
@@ -282,7 +295,7 @@ def _last(text: str, tz: ZoneInfo, now: datetime) -> Period:
     match = re.fullmatch(r"(\d{1,4})([hdw])", text.strip())
     if match is None or not int(match[1]):
         raise UsageError(
-            f"--last {text!r} is no span of time", "for example --last 7d, --last 24h or --last 2w"
+            f"invalid span of time: --last {text!r}", "for example --last 7d, --last 24h or --last 2w"
         )
     count, unit = int(match[1]), match[2]
     if unit == "h":

@@ -1,4 +1,4 @@
-"""Plain values: what most classes here are, and groups of them."""
+"""Immutable value classes, and grouping of values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ R = TypeVar("R", bound=Mapping[str, Any])
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(kind: type[T]) -> type[T]:
-    """The class as a frozen dataclass with slots: equal by its fields, and never changed."""
+    """The class as a frozen dataclass with slots."""
     return dataclass(frozen=True, slots=True)(kind)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def keyed_record(kind: type[T]) -> type[T]:
-    """A record whose fields are given by name, in any order."""
+    """A record whose fields are passed by name, in any order."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
@@ -33,5 +33,5 @@ def grouped(pairs: Iterable[tuple[K, T]]) -> defaultdict[K, list[T]]:
 
 
 def grouped_by(rows: Iterable[R], *names: str) -> defaultdict[tuple[Any, ...], list[R]]:
-    """The rows that have the same values of these columns, in order."""
+    """Rows grouped by their values of these columns, in order."""
     return grouped((tuple(row[name] for name in names), row) for row in rows)

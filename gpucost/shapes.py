@@ -1,4 +1,4 @@
-"""Bases of answer classes: how what commands print as JSON differs from the fields that they have."""
+"""Base classes of answers whose JSON differs from their fields."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, ClassVar, get_type_hints
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
-# Where a schema says of which class it is, until it is settled what that class prints.
+# Marks the class of a schema until its printed form is known.
 PENDING = "gpucost"
-# `from` is a word of Python's
+# `from` is a keyword in Python
 KEYS = {"start": "from", "end": "to"}
 
 
 class Shape:
     """Base of answer classes that are not printed field by field.
 
-    What FLAT names is printed as its own fields, in its place: in classes that name nothing else, a period and the dimensions of
-    --by. `start` and `end` are called `from` and `to`. What is None by default is left out where it is None. HIDDEN is never
-    printed.
+    The fields of each part named in FLAT are printed in its place; by default: the period and the dimensions
+    of --by. `start` and `end` are printed as `from` and `to`. Fields with the default None are left out if
+    they are None. Fields named in HIDDEN are never printed.
     """
 
     __slots__ = ()
@@ -52,18 +52,18 @@ class Shape:
         cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         reference = handler(core)
-        # what it names may have no schema yet
+        # classes that it refers to may not have a schema yet
         handler.resolve_ref_schema(reference)[PENDING] = cls
         return reference
 
 
 def renamed(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the names that are printed."""
+    """The row with its printed names."""
     return {KEYS.get(name, name): value for name, value in row.items()}
 
 
 class Summary:
-    """Base of what is printed as another answer class: as what its `printed` returns."""
+    """Base of classes that are printed as another answer class, the result of `printed`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The one "did you mean"."""
+"""The text "did you mean …?"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def did_you_mean(
     cutoff: float = 0.6,
     shown: Callable[[str], str] = str,
 ) -> str:
-    """`did you mean X or Y?` of the `most` names that are at least `cutoff` (0 to 1) alike `name`; `otherwise` where none is."""
+    """`did you mean X or Y?` for names similar to `name`, or `otherwise` if there are none.
+
+    At most `most` names, with a similarity of at least `cutoff` (0 to 1).
+    """
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(known), most, cutoff)

@@ -1,4 +1,4 @@
-"""Text from outside, as people may see it."""
+"""External text, made safe to show to people."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-# What no reader sees, or what a terminal obeys: Unicode's controls, formats (directions, joiners, tags), halves of surrogate
-# pairs and separators of lines, what it calls Default_Ignorable_Code_Point, and two characters that a page cannot hold. Line ends
-# and tabs are seen.
-#: What is hidden in text that can be encoded, as a class of regular expressions: Python's and DuckDB's.
+# Invisible characters and characters that control a terminal: Unicode's controls, formats (directions,
+# joiners, tags), surrogate halves and line separators, its Default_Ignorable_Code_Point, and two characters
+# that a page cannot hold. Line ends and tabs are visible. HIDDEN, without the surrogate halves,
+# is a character class for the regular expressions of Python and DuckDB.
 HIDDEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5"
     "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe-\uffff"
@@ -26,16 +26,15 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 # Secrets that this process has read: a server may repeat them in an error.
 _SECRETS: set[str] = set()
 _CONCEALED = "***"
-# shorter ones stand in any text; so does much that stands in an address
+# shorter secrets occur in any text, and short paths in many addresses
 _SHORTEST, _SHORTEST_IN_ADDRESS = 6, 16
 
 
 def conceal(secret: str) -> None:
-    """Show stars in messages and logs in place of a secret, and of its spelling in an address or, base64, in a header.
+    """Replace a secret with stars in messages and logs.
 
-    Answers and files keep it: a secret may be part of a name.
-
-    Of a secret address what follows the server's name is secret by itself.
+    Its spellings in an address and, in base64, in a header are replaced, too. Answers and files keep it: a
+    secret may be part of a name. In a secret address, the part after the server's name is a secret by itself.
     """
     of_address = secret.partition("://")[2].partition("/")[2]
     for word in (secret, of_address if len(of_address) >= _SHORTEST_IN_ADDRESS else ""):
@@ -44,47 +43,51 @@ def conceal(secret: str) -> None:
 
 
 def concealed(text: str) -> str:
-    """`text` with stars in place of each secret that was concealed."""
+    """`text` with stars in place of each concealed secret."""
     for secret in sorted(_SECRETS, key=len, reverse=True):
         text = text.replace(secret, _CONCEALED)
     return text
 
 
 def visible(text: str) -> str:
-    """`text` with each character that no reader sees, or that a terminal obeys, as its number: `\\u001b`, `\\u202e`.
+    """`text` with each invisible or terminal-controlling character as its number: `\\u001b`, `\\u202e`.
 
-    These are JSON's escapes, so JSON stays the same to whoever reads it. Line ends and tabs stay: they are seen. It is a plain
-    string, whatever kind of string `text` is.
+    These are JSON's escapes, so JSON keeps its meaning. Line ends and tabs stay. The result is a plain
+    string, even if `text` is a subclass of str.
     """
     plain = str(text)
     return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_shown, plain)
 
 
 def one_line(text: str) -> str:
-    """The same on one line, with single blanks."""
+    """`visible` text on one line, with single blanks."""
     return visible(" ".join(text.split()))
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters of it, on one line."""
+    """At most `most` characters of a text, on one line."""
     line = one_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def unbroken(text: str) -> str:
-    """The same on one line, with line ends and tabs shown too: names that differ only there stay apart."""
+    """`visible` text on one line, with line ends and tabs as escapes.
+
+    So names that differ only there stay distinct.
+    """
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def in_markdown(text: str) -> str:
-    """The same as Markdown's text: its own characters and HTML's are disarmed."""
+    """A text for Markdown, with Markdown's and HTML's special characters escaped."""
     return _SPECIAL.sub(r"\\\1", one_line(text).replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def visible_parts(part: Any, show: Callable[[str], str] = visible) -> Any:
-    """A value with all the texts in it as `show` has them: those of dataclasses and sequences, keys and values of mappings.
+    """A value with `show` applied to all texts in it.
 
-    Patches, files of several lines, are as `visible` has them.
+    This includes fields of dataclasses, items of sequences, and keys and values of mappings. Fields named
+    `patch` (files of several lines) always get `visible`.
     """
     if isinstance(part, str):
         return show(part)
@@ -105,7 +108,7 @@ def visible_parts(part: Any, show: Callable[[str], str] = visible) -> Any:
 
 
 def readable_json(value: Any, **how: Any) -> str:
-    """`value` as json.dumps writes it, every letter as it is, but for what `visible` shows as a number."""
+    """`value` as json.dumps writes it, with letters unescaped and hidden characters as numbers."""
     return visible(json.dumps(value, ensure_ascii=False, **how))
 
 
@@ -115,7 +118,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """Bytes as people read them, in powers of 1024."""
+    """A number of bytes for people, in powers of 1024."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

@@ -63,7 +63,7 @@ def stage_costs(fleets: Sequence[Fleet]) -> list[Costs]:
             held_hours,
             round(sum(node.hours for node in fleet.nodes), 9),
         )
-        costs.append(Costs(node_cost, cost, node_cost - cost, *hours, by_workload))
+        costs.append(Costs(node_cost, cost, *hours, by_workload))
     return costs
 
 

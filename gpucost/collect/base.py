@@ -1,4 +1,6 @@
-"""What every collector shares: windows fetched side by side, committed in order of time, one transaction each."""
+"""Common parts of collectors: windows are fetched concurrently and committed in time order, one per
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 @record
 class SourceFinding:
-    """Something about the data that a reader should know. `fix` is one setting or command, where there is one."""
+    """A fact about the data for the reader. `fix` is one setting or command, or None."""
 
     level: Literal["warning", "note"]
     code: str
@@ -50,7 +52,7 @@ class SourceFinding:
 
 @record
 class FailedWindow:
-    """A part of the period that could not be collected; `command` collects it later."""
+    """A part of the period that could not be collected; `command` retries it."""
 
     period: Period
     error: str
@@ -59,7 +61,7 @@ class FailedWindow:
 
 @record
 class MissingSpan:
-    """Time of a cluster that was not seen whole, and why."""
+    """Incomplete time of a cluster, and the reason."""
 
     cluster: str
     period: Period
@@ -75,12 +77,13 @@ class MissingSpan:
 
 @dataclass(slots=True)
 class CollectResult:
-    """What one run brought from one source.
+    """The result of one run for one source.
 
-    `moment` is when the run began, `spans` what was asked for, in milliseconds; `dropped` are samples left out by metric and
-    reason ('nan', 'sentinel' or 'out_of_range'); `gaps` are silences of over ten minutes in it;
-    `incomplete` is what closed days lack and will not be asked for again; `asked_again` are incomplete hours of earlier runs;
-    `not_collected` lies before the server's oldest data; `resumed` counts windows that an earlier, killed run had committed.
+    `moment`: start of the run. `spans`: the requested time in milliseconds. `dropped`: rejected samples by
+    metric and reason ('nan', 'sentinel' or 'out_of_range'). `gaps`: silences of over ten minutes in the
+    spans. `incomplete`: incomplete time of closed days that will not be queried again. `asked_again`: number
+    of incomplete hours of earlier runs. `not_collected`: time before the server's oldest data. `resumed`:
+    number of windows that an earlier, killed run committed.
     """
 
     source: str
@@ -102,11 +105,11 @@ class CollectResult:
 
     @property
     def ok(self) -> bool:
-        """False where a window failed: the command's exit status says so."""
+        """False if a window failed; decides the command's exit code."""
         return not self.failed_windows
 
     def add(self, loaded: LoadResult) -> None:
-        """Takes in what a window brought."""
+        """Add a loaded window."""
         self.windows += 1
         self.samples += loaded.rows
         self.new_series += loaded.new_series
@@ -117,7 +120,7 @@ class CollectResult:
 
 @record
 class ProgressState:
-    """How far a run is: milliseconds of the period done and in all, samples so far, and what it does now."""
+    """Progress of a run: milliseconds done and in total, samples so far, and the current step."""
 
     source: str
     done_ms: int
@@ -130,17 +133,17 @@ OVERLAP_MS = 2 * MS_PER_HOUR
 
 
 def period_of(span: Span) -> Period:
-    """The same time as a period."""
+    """A span as a period."""
     return Period(from_ms(span[0]), from_ms(span[1]))
 
 
 def month_start_ms(moment: datetime, tz: ZoneInfo) -> int:
-    """Where the month that `moment` lies in begins, in `tz`."""
+    """The start of the month of `moment`, in `tz`."""
     return to_ms(moment.astimezone(tz).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
 
 def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
-    """Spans widened to full hours, but never past now: the running hour is collected as far as it goes."""
+    """Spans widened to full hours, but not past now: the current hour is collected as far as it has data."""
     widened = [
         (a // MS_PER_HOUR * MS_PER_HOUR, min(-(-b // MS_PER_HOUR) * MS_PER_HOUR, now_ms)) for a, b in spans
     ]
@@ -148,18 +151,18 @@ def whole_hours(spans: Iterable[Span], now_ms: int) -> list[Span]:
 
 
 def until(spans: Iterable[Span], newest_ms: int | None) -> list[Span]:
-    """What of `spans` is not past the newest sample; all where there is none."""
+    """The parts of `spans` up to the newest sample; all of them without one."""
     return [(a, b if newest_ms is None else min(b, newest_ms + 1)) for a, b in spans]
 
 
 def default_spans(
     month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]
 ) -> list[Span]:
-    """What a run without a period collects.
+    """The spans of a run without a period.
 
-    The first one takes the current month so far. Later ones take whatever was asked for and never loaded (windows that
-    failed, runs that were killed), and go on from the last collected moment less an overlap, for data that came late.
-    Raises SourceError where the last collected hour is still to come.
+    The first run collects the current month so far. Later runs collect requested time that was never loaded
+    (failed windows, killed runs), and continue from the last collected moment minus an overlap for late data.
+    Raises SourceError if the last collected hour is in the future.
     """
     known = merge(loaded)
     if not known:
@@ -167,11 +170,11 @@ def default_spans(
     last = known[-1][1]
     if last // MS_PER_HOUR * MS_PER_HOUR > now_ms:
         raise SourceError(
-            f"the clock says {iso(from_ms(now_ms))}, but the store holds data up to {iso(from_ms(last - 1))} already",
-            "set the clock of this machine, or name a period with --from and --to",
+            f"this machine's clock is at {iso(from_ms(now_ms))}, but the store has data up to {iso(from_ms(last - 1))}",
+            "set this machine's clock, or give a period with --from and --to",
         )
     wanted = [*asked, (min(month_start_ms, last), now_ms)]
-    # the last sample is a scrape older than what was there to be had
+    # The last sample can be one scrape interval older than the end of the data.
     again = last + runs.SHORT_SILENCE_MS - OVERLAP_MS
     return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
 
@@ -179,9 +182,9 @@ def default_spans(
 def late_spans(
     con: DuckDBPyConnection, source: str, now_ms: int, late_hours: int, newest_ms: int | None
 ) -> list[Span]:
-    """Hours of the last `late_hours` that are incomplete, and may no longer be when they are asked for again.
+    """Hours of the last `late_hours` that are incomplete and may be complete by now.
 
-    `newest_ms` is the source's newest sample, None where it has none: what lies past it was never loaded.
+    `newest_ms` is the source's newest sample, None without one. Later time was never loaded.
     """
     if newest_ms is None or not late_hours:
         return []
@@ -193,16 +196,16 @@ def late_spans(
 
 
 def halves(span: Span) -> list[Span]:
-    """A span cut at the full hour next to its middle; itself where it is an hour or less."""
+    """Both parts of a span, cut at the full hour next to its middle; at most one hour stays whole."""
     start, end = span
     middle = start + max(1, round((end - start) / 2 / MS_PER_HOUR)) * MS_PER_HOUR
     return [(start, middle), (middle, end)] if middle < end else [span]
 
 
 def uncollected(config: Config, store: Store, period: Period, now: datetime) -> dict[str, list[Period]]:
-    """By the name of each configured Prometheus, what of `period` is to be collected from it.
+    """The missing parts of `period`, by the name of each configured Prometheus.
 
-    What was never collected, with an overlap for late data, and incomplete hours that are to be asked for again.
+    Never-collected time with an overlap for late data, and incomplete hours that are due again.
     """
     now_ms = to_ms(now)
     wanted = [(period.start_ms, min(period.end_ms, now_ms))]
@@ -224,20 +227,20 @@ LONGEST_WINDOW_HOURS = 24 * 7
 
 Batch = TypeVar("Batch")
 Progress = Callable[[ProgressState], None]
-# Answers for an hour that the server will not answer as a whole.
+# Answers for an hour that the server refuses as a whole.
 TooMuchFor = Callable[[Span, "TooMuch"], "list[ReadAnswer]"]
 
 
 class SourceUnavailable(SourceError):
-    """A source that will not answer the next window either: the rest of the run fails without being tried."""
+    """The source will not answer the next window either: the rest of the run fails at once."""
 
 
 class TooMuch(SourceError):
-    """The server will not answer that much at once: ask for less."""
+    """The answer is too large for the server; query a shorter span."""
 
 
 class Collector(ABC, Generic[Batch]):
-    """A server that speaks Prometheus' HTTP API. A subclass says how to fetch one window, and how to write what it fetched."""
+    """A server with Prometheus' HTTP API. Subclasses fetch and write one window."""
 
     kind: ClassVar[str]
 
@@ -257,7 +260,9 @@ class Collector(ABC, Generic[Batch]):
         tz: ZoneInfo,
         newest_ms: int | None,
     ) -> list[Span]:
-        """What a run collects: all of `period`, else the month so far (in `tz`) or what is missing since, up to `newest_ms`."""
+        """The spans of a run: `period`, otherwise the month so far (in `tz`) or missing time, up to
+        `newest_ms`.
+        """
         if period is not None:
             return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
         so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
@@ -268,7 +273,7 @@ class Collector(ABC, Generic[Batch]):
     def _in_parts(
         self, span: Span, ask: Callable[[Span], ReadAnswer], too_much: TooMuchFor
     ) -> list[ReadAnswer]:
-        """What `ask` answers, in parts where that is too much; `too_much` answers for an hour."""
+        """The answers to `ask`, in parts if the whole is too much; `too_much` answers for a single hour."""
         try:
             return [ask(span)]
         except TooMuch as error:
@@ -281,28 +286,29 @@ class Collector(ABC, Generic[Batch]):
     def _samples(
         self, metric: str, query: Callable[[int], str], span: Span, too_much: TooMuchFor
     ) -> list[ReadAnswer]:
-        """The samples that `query` of so many milliseconds finds in `span`."""
+        """The samples of `span`, by a `query` for a length in milliseconds."""
 
         def ask(part: Span) -> ReadAnswer:
-            # Prometheus 3 leaves out a sample at the left end of a range, Prometheus 2 takes it in. Asking for the window's
-            # length up to a millisecond before its end has both take in its first moment; the store cuts off what lies before.
+            # Prometheus 3 excludes a sample at the left end of a range, Prometheus 2 includes it. A range of
+            # the window's length that ends one millisecond before the window makes both include its first
+            # moment; the store drops earlier samples.
             return self._client.matrix(metric, query(part[1] - part[0]), part[1] - 1)
 
         return self._in_parts(span, ask, too_much)
 
     @abstractmethod
     def fetch(self, span: Span) -> Batch:
-        """Reads one window from the source. Called from several threads; raises SourceError."""
+        """Read one window from the source. Called from several threads; raises SourceError."""
 
     @abstractmethod
     def write(self, con: DuckDBPyConnection, run_id: int, span: Span, batch: Batch) -> LoadResult | None:
-        """Writes one window inside an open transaction; None where nothing can be said of it yet."""
+        """Write one window in the open transaction; None if the window has to wait for a later one."""
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
-        """Told of each window that was committed, to size the next ones by."""
+        """Hook for each committed window, to size the next ones."""
 
     def run(self, spans: list[Span], asked: Period, progress: Progress | None = None) -> CollectResult:
-        """Collects all spans; a window that fails is reported and the others go on."""
+        """Collect all spans; failed windows are reported, and the others continue."""
         span = (asked.start_ms, asked.end_ms)
         with self.store.write() as con:
             run_id = runs.unfinished(con, self.kind, self.source, span)
@@ -310,7 +316,7 @@ class Collector(ABC, Generic[Batch]):
             if run_id is None:
                 run_id = runs.begin(con, self.kind, self.source, span)
         result = CollectResult(self.source, asked, resumed=len(done))
-        # A window that ended in a running hour was committed as far as it went: that hour is collected again, whole.
+        # A window that ended in a running hour was committed up to then; collect that hour again as a whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
         self._all_windows(todo, run_id, result, progress)
         with self.store.write() as con:
@@ -320,13 +326,13 @@ class Collector(ABC, Generic[Batch]):
     def _all_windows(
         self, todo: list[Span], run_id: int, result: CollectResult, progress: Progress | None
     ) -> None:
-        """Fetches and commits all windows."""
+        """Fetch and commit all windows."""
         total, done = sum(end - start for start, end in todo), 0
         windows = self._windows(todo)
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
         while True:
-            # One window more than there are threads: while it waits to be committed, they are busy with the others.
+            # One window more than threads: the threads stay busy while it waits for its commit.
             while len(flight) <= self._server.concurrency and gone is None and (span := next(windows, None)):
                 flight.append((span, self._fetching(span)))
             if not flight:
@@ -350,7 +356,7 @@ class Collector(ABC, Generic[Batch]):
                 self._fail(result, span, gone)
 
     def _fetching(self, span: Span) -> Future[Batch]:
-        """Fetches in a thread that keeps nobody from ending the program: a server may take minutes to say nothing."""
+        """Fetch in a daemon thread, so that a slow server does not block the program's exit."""
         future: Future[Batch] = Future()
 
         def work() -> None:
@@ -374,7 +380,7 @@ class Collector(ABC, Generic[Batch]):
         result.failed_windows.append(FailedWindow(period, error.message, f"{again} {time}"))
 
     def _windows(self, todo: list[Span]) -> Iterator[Span]:
-        """Whole hours, sized by what is known of the source when their turn comes."""
+        """Whole hours, sized when their turn comes."""
         for start, end in todo:
             while start < end:
                 length = min(max(1, self.window_hours), LONGEST_WINDOW_HOURS) * MS_PER_HOUR
@@ -389,7 +395,7 @@ def note_gaps(
     period: Period | None,
     tz: ZoneInfo,
 ) -> None:
-    """Enters into `result` what `coverage_gaps`, made anew, says of its clusters: gaps, and what closed days lack for good."""
+    """Add the gaps and final losses of the source's clusters in `coverage_gaps` to `result`."""
     rows = con.execute(
         "SELECT cluster, from_ms, to_ms, kind, families, reason FROM coverage_gaps"
         " WHERE kind IN ('not_collected', 'bridged', 'partial') AND accepted_by IS NULL"
@@ -397,10 +403,10 @@ def note_gaps(
         " AND cluster IN (SELECT cluster FROM series WHERE source = $source) ORDER BY from_ms, cluster",
         {"source": source.source},
     ).fetchall()
-    # What lies past the newest sample is late, not missing; what lies before the first was said.
+    # Time after the newest sample is late, not missing; time before the first was reported already.
     newest = (runs.newest_sample(con, source.source) or 0) + 1
     closed = _closed_days(source, period, result.moment, tz)
-    # Hours that will not be asked for again: answers an hour apart agree, or they lie too far back.
+    # Hours that will not be queried again: two answers an hour apart agree, or they are too old.
     last = to_ms(result.moment) // MS_PER_HOUR - source.late_hours
     final = con.execute(
         "SELECT hour::BIGINT * 3600000, (hour + 1)::BIGINT * 3600000 FROM asked_hours"
@@ -409,7 +415,7 @@ def note_gaps(
     ).fetchall()
     for cluster, start, end, kind, families, reason in rows:
         is_bridged = kind == "bridged"
-        why = f"{reason}; who stands at both ends held on" if is_bridged else reason
+        why = f"{reason}; pods present at both ends are counted throughout" if is_bridged else reason
         seen = intersect([(start, min(end, newest))], result.spans)
         if sum(b - a for a, b in seen) > runs.SHORT_SILENCE_MS:
             result.gaps.append(
@@ -423,7 +429,7 @@ def note_gaps(
 
 
 def _closed_days(source: PrometheusSource, period: Period | None, now: datetime, tz: ZoneInfo) -> Span:
-    """The local days that are over and were asked for whole."""
+    """The closed local days that were queried as a whole."""
 
     def midnight(instant: datetime) -> int:
         return to_ms(local_midnight(instant.astimezone(tz).date(), tz))

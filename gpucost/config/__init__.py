@@ -1,1 +1,1 @@
-"""The configuration: what it may hold (model), and how it is read (load)."""
+"""The configuration: its schema (model) and how it is read (load)."""

@@ -1,4 +1,4 @@
-"""Where the config file lies, and the store; what a shell asks for while somebody types, so nothing here takes time to import."""
+"""Locations of the config file and the store. Shell completion imports this module, so it must import fast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE_NAME = "gpucost.duckdb"
 
 
 def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The config file in force, absolute; None where there is none. Raises ConfigError if one was named and is not there."""
+    """The config file in use, absolute; None without one. Raises ConfigError if a named file is missing."""
     variable = f"{PREFIX}CONFIG"
     named = path or (Path(environ[variable]) if environ.get(variable) else None)
     if named is None:
@@ -27,7 +27,7 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
         if not file.exists():
             by = f"variable {variable}" if path is None else "option --config"
             raise ConfigError(
-                f"no config file at {file} ({by})", "gpucost init writes one; --config names another"
+                f"no config file at {file} ({by})", "write one with gpucost init, or name another: --config"
             )
     if file and file.is_dir():
         raise ConfigError(
@@ -37,7 +37,7 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
 
 
 def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
-    """Where a config file is looked for when none is named, in this order."""
+    """Default locations of a config file, in order."""
     found = [cwd / FILE_NAME]
     with suppress(RuntimeError):  # a user without a home directory, as in many containers
         folder = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
@@ -46,9 +46,9 @@ def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
 
 
 def store_file(named: Path | None, config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """The store in force, by --store and --config as given, of a configuration that nothing is wrong with.
+    """The store in use, by --store and --config, for a valid configuration.
 
-    Raises ConfigError, OSError or ValueError where the file cannot be read.
+    Raises ConfigError, OSError or ValueError if the config file cannot be read.
     """
     file = find(config, environ, cwd)
     base, value = cwd, named or environ.get(f"{PREFIX}STORE") or environ.get(f"{PREFIX}STORE__PATH")

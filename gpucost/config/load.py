@@ -1,4 +1,4 @@
-"""Reading the configuration: options over GPUCOST_* variables over `gpucost.toml` over defaults."""
+"""Read the configuration: options over GPUCOST_* variables over `gpucost.toml` over defaults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
 from gpucost.texts import conceal
 
-# Keys whose values are paths, taken relative to the file (or directory) they were written in.
+# Keys with path values, relative to their file (or the working directory).
 PATH_KEYS = frozenset(
     {
         "path", "book", "fx_rates", "bearer_token_file", "token_file", "password_file", "ca_file", "cert_file", "key_file",
@@ -44,7 +44,7 @@ _PART = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^.\s]+))\s*""")
 
 @dataclass
 class Settings:
-    """Raw settings, not validated. `origins` has the line, 0 for none, and the words for where each key was set."""
+    """Raw, unvalidated settings. `origins` has the line (0 for none) and a description of each key's source."""
 
     path: Path | None
     base: Path
@@ -52,7 +52,7 @@ class Settings:
     origins: dict[Key, tuple[int, str]] = field(default_factory=dict)
 
     def put(self, key: Key, value: Any, origin: str, base: Path) -> None:
-        """Set `key`, coming from `origin`; relative paths are taken from `base`."""
+        """Set `key` from `origin`; relative paths start at `base`."""
         table: Any = self.values
         for part in key[:-1]:
             table = table[part] if isinstance(part, int) else table.setdefault(part, {})
@@ -60,22 +60,24 @@ class Settings:
         self.origins[key] = (self.origin(key)[0], origin)
 
     def origin(self, key: Key) -> tuple[int, str]:
-        """Line and words for where `key`, else the nearest table around it, else a key in it was set; (0, "") for a default."""
+        """Line and description of the source of `key`, its nearest table, or a key in it; (0, "") for a
+        default.
+        """
         around = [key[:end] for end in range(len(key), 0, -1)]
         inside = [other for other in self.origins if other[: len(key)] == key]
         return next((self.origins[other] for other in (*around, *inside) if other in self.origins), (0, ""))
 
     def origin_names(self) -> dict[str, str]:
-        """Where each key was set, by its dotted name, deepest first; tables only where they stand on one line."""
+        """The source of each key, by dotted name, deepest first; of tables only if written on one line."""
         tables = {key[:end] for key in self.origins for end in range(1, len(key))}
         keys = sorted(self.origins.keys() - tables, key=len, reverse=True)
         return {dotted(key): self.origins[key][1] for key in keys}
 
 
 def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
-    """The settings of the config file, if there is one, under those of the environment.
+    """Settings from the config file, if there is one, overridden by the environment.
 
-    Raises ConfigError where a file that was asked for is missing or broken.
+    Raises ConfigError if a named file is missing or invalid.
     """
     file = find(path, environ, cwd)
     settings = Settings(file, file.parent if file else cwd)
@@ -113,7 +115,7 @@ def dotted(key: Key) -> str:
 
 
 def as_toml(value: Any) -> str:
-    """A value as TOML writes it; JSON's spelling of strings, numbers, booleans and arrays is TOML's too."""
+    """A value as TOML. JSON spells strings, numbers, booleans and arrays the same way."""
     return json.dumps(
         value,
         ensure_ascii=False,
@@ -131,12 +133,12 @@ def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
         raise ConfigError(f"cannot read {path}: {reason}", "make it a readable UTF-8 text file") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"{path} is not valid TOML: {error}", "mend that line; text needs quotes, tables [brackets]"
+            f"{path} is not valid TOML: {error}", "fix that line; strings need quotes, tables [brackets]"
         ) from None
 
 
 def line_numbers(text: str) -> dict[Key, int]:
-    """The line of each key and table header, by key; tomllib keeps no positions. Keys inside inline tables are left out."""
+    """The line of each key and table header, by key, without keys in inline tables; tomllib has no positions."""
     lines: dict[Key, int] = {}
     counts: dict[Key, int] = {}
     table: Key = ()
@@ -154,7 +156,7 @@ def _split(name: str) -> Key:
 
 
 def _indexed(name: Key, counts: dict[Key, int], *, is_new: bool) -> Key:
-    """The key of a table header, with the running index of each array of tables on the way."""
+    """The key of a table header, with the index of each array of tables in it."""
     key: Key = ()
     for position, part in enumerate(name):
         key += (part,)
@@ -166,9 +168,9 @@ def _indexed(name: Key, counts: dict[Key, int], *, is_new: bool) -> Key:
 
 
 def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
-    """Lay one variable over the settings; an empty one counts as unset.
+    """Apply one variable to the settings; an empty one counts as unset.
 
-    Variables that are none of ours are left alone (Kubernetes makes GPUCOST_PORT).
+    Unrelated variables are ignored (Kubernetes sets GPUCOST_PORT).
     """
     if not text or not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG":
         return
@@ -180,14 +182,14 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
             str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper()
         )
         if hint:
-            raise ConfigError(f"variable {name} is no setting", hint)
+            raise ConfigError(f"variable {name} is not a setting", hint)
         return
     key = _STORE if key == ("store",) else key
     if key[0] == "prometheus" and len(key) > 1:
         if not settings.values.get("prometheus"):
             settings.values["prometheus"] = [{}]
         if len(settings.values["prometheus"]) > 1:
-            message = f"variable {name} does not say which of several [[prometheus]] it means"
+            message = f"variable {name} is ambiguous: there are several [[prometheus]]"
             raise ConfigError(message, f"set it in {settings.path}")
         key = ("prometheus", 0, *key[1:])
     try:
@@ -199,11 +201,11 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         ) from None
     except (TypeError, AttributeError, IndexError):
         raise ConfigError(
-            f"variable {name} goes into a key that is no table", "name a key from docs/config.md"
+            f"variable {name} sets a key inside a value that is not a table", "use a key from docs/config.md"
         ) from None
 
 
-# Keys that would hold a secret in clear, and what to write instead.
+# Keys that would contain a plain-text secret, and their replacements.
 SECRET_KEYS = {
     "bearer_token": "bearer_token_file or bearer_token_env",
     "token": "bearer_token_file or bearer_token_env",
@@ -212,7 +214,7 @@ SECRET_KEYS = {
     "api_key": "headers_env",
 }
 
-# Keys that earlier versions had, by their names without indices, and what to use instead.
+# Removed keys, by name without indices, and their replacements.
 REMOVED_KEYS: dict[str, str] = {
     "engine.workers": 'delete it, or set engine.name = "spark" to run tasks in parallel',
     "call_logs": "load the seller's bill: gpucost collect focus FILE",
@@ -223,25 +225,25 @@ REMOVED_KEYS: dict[str, str] = {
     "units.provider_label": "load the seller's bill: gpucost collect focus FILE",
     "units.base_label": "load the seller's bill: gpucost collect focus FILE",
     "units.currency": "load the seller's bill: gpucost collect focus FILE",
-    "aws.price_list_url": "delete it: AWS' prices are asked with a login, at endpoint_url if it is set",
-    "price_lists.litellm": "use the list that gpucost ships: gpucost prices tokens",
+    "aws.price_list_url": "delete it: AWS prices are queried with a login, at endpoint_url if it is set",
+    "price_lists.litellm": "use the built-in list: gpucost prices tokens",
 }
 
-# Values that a key had in earlier versions, and what to use instead.
+# Removed values of keys, and their replacements.
 REMOVED_VALUES = {
     (
         "prices.cost_basis",
         "residual",
-    ): 'use "sku", which gives the same split for clouds that sell no cores and memory apart'
+    ): 'use "sku", which gives the same split for clouds that do not sell cores and memory separately'
 }
 
-# Secrets in settings: the password and the keys of a URL, and what Spark's own logs redact.
+# Secrets in settings: the password and keys of a URL, and the options that Spark's logs redact.
 _SECRET_PARTS = re.compile(
     r'(?i)(?:://|url=")[^/@":]*:(?!//)([^"]+)@|[?&](?:[^=&"]*[_-])?(?:sig|signature|key|apikey|token|secret|password)=([^&#"]+)'
     r'|spark_options\.[^=]*(?:secret|password|token|key)[^=]*="(.+)"'
 )
 
-# Keys of different tables that mean the same.
+# Keys of different tables with the same meaning.
 SAME_KEYS = ({"from", "start", "since"}, {"to", "until", "end"})
 
 _PLAIN_WORDS = {
@@ -258,19 +260,19 @@ _PLAIN_WORDS = {
 
 
 def plain_words(detail: ErrorDetails) -> str:
-    """What is wrong with a value, after its name: `should be a number`."""
+    """The error of a value, without its name: `should be a number`."""
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
     return _PLAIN_WORDS.get(detail["type"], message)
 
 
 def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
-    """The message and the fix for all that `error` names in `settings`, one line for each wrong key."""
+    """The message and the fix for `error`, one line per invalid key."""
     details = sorted(error.errors(include_url=False), key=lambda detail: settings.origin(detail["loc"])[0])
-    lines = ["a wrong setting" if len(details) == 1 else f"{len(details)} wrong settings"]
+    lines = ["invalid setting" if len(details) == 1 else f"{len(details)} invalid settings"]
     for detail in details:
         place = settings.origin(detail["loc"])[1]
         lines.append(f"{dotted(detail['loc']) or 'config'}{f' ({place})' if place else ''}: {_wrong(detail)}")
-    return "\n  ".join(lines), "docs/config.md lists every key; gpucost init writes a file to start from"
+    return "\n  ".join(lines), "docs/config.md lists every key; gpucost init writes a commented file"
 
 
 def _wrong(detail: ErrorDetails) -> str:
@@ -284,7 +286,7 @@ def _wrong(detail: ErrorDetails) -> str:
     if removed := REMOVED_VALUES.get((dotted(loc), str(value))):
         return f"the value {value!r} was removed; {removed}"
     message = plain_words(detail)
-    # what could hold a credential by mistake is not shown
+    # Hide values that could contain a credential by mistake.
     may_be_shown = not re.search("url|exports|headers|basic_auth|bearer_token_env|spark_options", dotted(loc))
     if may_be_shown and isinstance(value, str | int | float) and repr(value) not in message:
         message += f", got {value!r}"
@@ -296,7 +298,7 @@ def _unknown(loc: Key) -> str:
     if removed := _removed(loc):
         return f"was removed; {removed}"
     if name.lower() in SECRET_KEYS:
-        return f"secrets are not written here; use {SECRET_KEYS[name.lower()]}"
+        return f"secrets do not belong in this file; use {SECRET_KEYS[name.lower()]}"
     siblings = keys_at(loc[:-1])
     same = [key for key in siblings if any({key, name} <= keys for keys in SAME_KEYS)]
     elsewhere = [f"did you mean {key}?" for key in all_keys(Config) if key.rpartition(".")[2] == name]
@@ -306,23 +308,23 @@ def _unknown(loc: Key) -> str:
         "".join(elsewhere[:1]),
         shown=lambda key: dotted((*loc[:-1], key)),
     )
-    return f"no such key; {hint}" if hint else "no such key"
+    return f"unknown key; {hint}" if hint else "unknown key"
 
 
 def _removed(loc: Key) -> str | None:
-    """What to use instead of a key that earlier versions had; None for any other key."""
+    """The replacement of a removed key; None for any other key."""
     return REMOVED_KEYS.get(".".join(part for part in loc if isinstance(part, str)))
 
 
 def keys_at(loc: Key) -> list[str]:
-    """The keys that the table at `loc` may hold."""
+    """The keys allowed in the table at `loc`."""
     table = "".join(f"{part}." for part in loc if isinstance(part, str))
     below = [key.removeprefix(table) for key in all_keys(Config) if key.startswith(table)]
     return list(dict.fromkeys(key.partition(".")[0] for key in below))
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a table by the keys that a file calls them."""
+    """The fields of a table by their keys in a file."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
@@ -350,17 +352,17 @@ def load_config(
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
 ) -> Config:
-    """The configuration in force: option over environment over `./gpucost.toml` over the user's file over defaults.
+    """The configuration: option over environment over `./gpucost.toml` over the user's file over defaults.
 
-    `path` and `store` are the options --config and --store. Relative paths in a file, and the default store, lie
-    beside that file; those of options and variables, and the default store without a file, in `cwd`.
-    Raises ConfigError, naming every wrong key with its file and line or its variable.
+    `path` and `store` are the options --config and --store. Relative paths in a file, and the default store,
+    start at the file's folder; relative paths of options and variables, and the default store without a file,
+    at `cwd`. Raises ConfigError with every invalid key and its file and line, or its variable.
     """
     cwd = cwd or Path.cwd()
     settings = read(path, environ, cwd)
     if isinstance(
         given := settings.values.setdefault("store", {}), dict
-    ):  # else it is wrong, as the model will say
+    ):  # otherwise invalid, and the model reports it
         if store is not None:
             settings.put(_STORE, str(store), "option --store", cwd)
         elif "path" not in given:
@@ -378,9 +380,9 @@ def load_config(
 
 
 def resolved(config: Config) -> list[tuple[str, str, str]]:
-    """Rows of (key, value, where it comes from) for every setting.
+    """Rows of (key, value, source) for every setting.
 
-    Secrets are not read. Values of headers and Spark's options, logins and queries of URLs are hidden.
+    Secrets are not read. Values of headers and Spark options, and logins and queries of URLs, are hidden.
     """
     rows = []
     for key, value in _leaves("", config.model_dump(by_alias=True)):

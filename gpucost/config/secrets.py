@@ -1,4 +1,4 @@
-"""Secrets: in files, environment variables or the system's keyring; the configuration only says where."""
+"""Secrets from files, environment variables or the system's keyring; the configuration names the place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from gpucost.errors import ConfigError, GpucostError
 from gpucost.texts import conceal
 
-# A variable of this name is no variable: `keyring:SERVICE/NAME`.
+# Prefix of a keyring entry in place of a variable: `keyring:SERVICE/NAME`.
 KEYRING = "keyring:"
 
 
@@ -19,25 +19,25 @@ def secret(
     variable: str | None = None,
     error: type[GpucostError] = ConfigError,
 ) -> str | None:
-    """The secret `name` of `section`, on one line: from `file`, else from `variable`; None where neither is configured.
+    """The secret `name` of `section`, from `file`, otherwise from `variable`; None if neither is configured.
 
-    A variable called `keyring:SERVICE/NAME` is looked up in the keyring. Raises `error` for a file that cannot be read, for what
-    is not set, and for more than one line, never with what it read.
+    `keyring:SERVICE/NAME` instead of a variable reads the keyring. Raises `error`, without the secret, if the
+    file cannot be read, the variable or entry is missing, or the secret has several lines.
     """
     if file is not None:
         where = f"[{section}] {name}_file"
         try:
             value = file.read_text(encoding="utf-8").strip()
         except UnicodeDecodeError:
-            raise error(f"{where}: {file} is no text") from None
+            raise error(f"{where}: {file} is not a text file") from None
         except OSError as failure:
-            raise error(f"{where}: cannot read {file}: {failure.strerror}", f"put it into {file}") from None
+            raise error(f"{where}: cannot read {file}: {failure.strerror}", f"write it to {file}") from None
         return _one_line(value, f"{where} ({file})", error)
     return from_variable(section, f"{name}_env", variable, error) if variable is not None else None
 
 
 def from_variable(section: str, key: str, variable: str, error: type[GpucostError] = ConfigError) -> str:
-    """What the environment variable or the keyring holds. Raises `error` as `secret` does."""
+    """The value of the environment variable or keyring entry. Raises `error` as `secret` does."""
     where = f"[{section}] {key}"
     if variable.startswith(KEYRING):
         value = _from_keyring(where, variable, error)
@@ -49,7 +49,7 @@ def from_variable(section: str, key: str, variable: str, error: type[GpucostErro
 
 
 def from_environment(variable: str) -> str:
-    """What a variable holds that no setting names, since other programs know it by this name, too; '' where it is not set."""
+    """The value of a variable that other programs use, too, and no setting names; '' if it is not set."""
     value = os.environ.get(variable, "").strip()
     conceal(value)
     return value
@@ -58,7 +58,7 @@ def from_environment(variable: str) -> str:
 def _from_keyring(where: str, place: str, error: type[GpucostError]) -> str:
     service, _, name = place.removeprefix(KEYRING).rpartition("/")
     if not service or not name:
-        raise error(f"{where}: {place} is no place in a keyring", f"write it as {KEYRING}SERVICE/NAME")
+        raise error(f"{where}: invalid keyring entry {place}", f"write it as {KEYRING}SERVICE/NAME")
     try:
         import keyring
         from keyring.errors import KeyringError
@@ -68,19 +68,19 @@ def _from_keyring(where: str, place: str, error: type[GpucostError]) -> str:
         value = keyring.get_password(service, name)
     except KeyringError as failure:
         raise error(
-            f"{where}: the keyring cannot be read: {type(failure).__name__}",
-            "keyring diagnose says which is used",
+            f"{where}: cannot read the keyring: {type(failure).__name__}",
+            "run keyring diagnose to see which one is used",
         ) from None
     if not value:
-        raise error(f"{where}: the keyring holds no {service}/{name}", f"keyring set {service} {name}")
+        raise error(f"{where}: {service}/{name} is not in the keyring", f"keyring set {service} {name}")
     return str(value).strip()
 
 
 def _one_line(value: str, where: str, error: type[GpucostError]) -> str:
     if not value:
         raise error(f"{where} is empty")
-    # a client would repeat all of it in its error about a header
+    # A client would repeat the whole value in its error about a header.
     if len(value.splitlines()) > 1:
-        raise error(f"{where} holds more than one line")
+        raise error(f"{where} contains more than one line")
     conceal(value)
     return value

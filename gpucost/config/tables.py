@@ -1,4 +1,4 @@
-"""TOML files of tables, such as plans and rules: an error names file, line and key, and the nearest key there is."""
+"""TOML files of tables, such as plans and rules: errors name file, line, key and the nearest known key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class TableFile(NamedTuple):
-    """The text of a file; `kinds` are the tables of an array whose tables differ, by the name that each gives; `hint` helps."""
+    """The text of a file. `kinds`: models of a tagged array's tables, by tag. `hint`: the fallback fix."""
 
     path: Path | None
     text: str
@@ -39,18 +39,18 @@ class TableFile(NamedTuple):
         try:
             return model.model_validate(inputs.toml(self.text, parse_float=Decimal))
         except tomllib.TOMLDecodeError as error:
-            raise DataError(f"{self.path} is no TOML: {error}", self.hint) from None
+            raise DataError(f"{self.path} is not valid TOML: {error}", self.hint) from None
         except ValidationError as error:
             raise self._wrong(model, error) from None
 
     def unique(self, array: str, names: list[str]) -> None:
-        """Raise DataError if two tables of an array have one name."""
+        """Raise DataError if two tables of an array have the same name."""
         for number, name in enumerate(names):
             if name in names[:number]:
-                raise self.error((array, number, "name"), f"there are two {array} called {name!r}")
+                raise self.error((array, number, "name"), f"two {array} are named {name!r}")
 
     def error(self, loc: Key, message: str, fix: str = "") -> DataError:
-        """What is wrong at a key, by its path, with its line."""
+        """An error at a key, with file and line."""
         lines = line_numbers(self.text)
         line = lines.get(loc[:3]) or lines.get(loc[:2])
         where = f"{self.path}, line {line}" if line else f"{self.path}"
@@ -58,7 +58,7 @@ class TableFile(NamedTuple):
         return DataError(f"{where}{place}: {message}", fix or self.hint)
 
     def _wrong(self, model: type[BaseModel], error: ValidationError) -> DataError:
-        """The first error; unknown keys before keys that are missing without them."""
+        """The first error; unknown keys before missing keys."""
         detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         kind, loc = detail["type"], detail["loc"]
         table = model if len(loc) == 1 else section_of(fields_of(model)[str(loc[0])].annotation) or model
@@ -75,7 +75,7 @@ class TableFile(NamedTuple):
         if kind.startswith("union_tag"):
             context: dict[str, Any] = detail.get("ctx", {})
             named, tag = context["discriminator"].strip("'"), context.get("tag", "")
-            message = f"{tag!r} is no {named}" if tag else f"{named} is missing"
+            message = f"invalid {named} {tag!r}" if tag else f"{named} is missing"
             return self.error((*loc[:2], named), message, nearest(tag, self.kinds))
         if key:
             value = detail["input"]
@@ -85,5 +85,5 @@ class TableFile(NamedTuple):
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """The name that may have been meant, or all there are."""
-    return did_you_mean(name, known, f"there are {', '.join(known)}", cutoff=0.5, shown=repr)
+    """The nearest known name, otherwise all names."""
+    return did_you_mean(name, known, f"use one of {', '.join(known)}", cutoff=0.5, shown=repr)

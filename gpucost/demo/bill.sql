@@ -1,6 +1,6 @@
--- reads: bill, the charges of several weeks in seconds since their beginning
--- writes: cur, a month's charges as AWS would deliver them in a CUR 2.0 export
--- invariant: one row per line item; charges of a whole month are the sum of the days that are in it
+-- reads: bill: the charges of several weeks, in seconds since their beginning
+-- writes: cur: a month's charges, in the shape of AWS's CUR 2.0 export
+-- invariant: one row per line item; charges of a whole month are the sum of its days
 CREATE OR REPLACE TEMP TABLE cur AS
 WITH kept AS (
     SELECT * EXCLUDE (from_s, to_s),

@@ -1,4 +1,4 @@
-"""Builds the demo: its configuration, and the fixture's tables, loaded as collectors load them."""
+"""The demo: its configuration, and the fixture's tables, loaded as by collectors."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ namespaces = ["vision-*"]
 name = "life-science"
 namespaces = ["genomics", "cryo-em"]
 """
-# What an own node of the Slurm cluster costs (`gpucost prices tco`), and the prices of the bill. Where a commitment pays for
-# on-demand machines, what they cost under it: of the plan's type the mean of two, of which it pays for one and a half. From
-# the middle of the month H100s in one zone are scarce.
+# Prices: the cost of a self-owned node of the Slurm cluster (`gpucost prices tco`), and the prices of the
+# bill. On-demand machines under a commitment have their price under it; for the plan's type the mean of two,
+# because it pays for one and a half. From the middle of the month, H100s in one zone are scarce.
 _BOOK = """provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start,node_selector,per
 ,,,,on_demand,2.40,USD,,partition=gpu,node
 aws,us-east-1,,p4d.24xlarge,on_demand,17.32,USD,,,
@@ -102,9 +102,9 @@ aws,us-east-1,us-east-1c,p5.48xlarge,spot,27.90,USD,"""
 
 
 def prepare(folder: Path) -> None:
-    """Makes `folder` an empty place for a demo; what an earlier demo left there goes.
+    """Make `folder` an empty place for a demo; remove an earlier demo.
 
-    Raises UsageError where the folder holds anything else, or cannot be made.
+    Raises UsageError if the folder has other content or cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def prepare(folder: Path) -> None:
             f"{folder} cannot hold a demo: {error}", "gpucost demo --keep ./gpucost-demo"
         ) from None
     if names and not is_demo:
-        message = f"{folder} is not empty and holds no earlier demo: {', '.join(names[:3])}"
+        message = f"{folder} is not empty and not an earlier demo: {', '.join(names[:3])}"
         raise UsageError(message, "name a new directory, or empty this one")
     for pattern in (STORE, f"{STORE}.wal", CONFIG, BOOK, fixture.BILLS, fixture.SLURM):
         for path in folder.glob(pattern):
@@ -124,15 +124,16 @@ def prepare(folder: Path) -> None:
 
 
 def last_months(now: datetime) -> tuple[Period, Period]:
-    """The last two calendar months (UTC) that are over at `now`."""
+    """The last two complete calendar months (UTC) before `now`."""
     last = previous_month(now, ZoneInfo("UTC"))
     return previous_month(last.start, ZoneInfo("UTC")), last
 
 
 def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[str], None]) -> Config:
-    """Fill `folder` with store, bill, price book and configuration of the sample fleet in two months; the configuration.
+    """Fill `folder` with two months of the sample fleet; return the configuration.
 
-    `progress` gets each step in words. Raises UsageError where the folder is in other use.
+    The folder gets a store, a bill, a price book and a configuration. `progress` gets a text for each step.
+    Raises UsageError if the folder is in other use.
     """
     folder = folder.absolute()
     prepare(folder)

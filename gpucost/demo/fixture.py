@@ -1,4 +1,4 @@
-"""The fixture of the sample fleet. Its times are seconds since a Monday; `base_s` is when that Monday begins."""
+"""The fixture of the sample fleet, with times in seconds since a Monday, `base_s`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ TABLES = ("samples", "work", "runs", "bill", "jobs", "slurm")
 STEP_S = 600
 # Metrics whose values are times.
 MOMENTS = ("kube_node_created", "kube_pod_completion_time", "kube_pod_status_scheduled_time")
-# The names of its files in a demo's folder.
+# Names of its files in a demo's folder.
 BILLS, SLURM = "cur-*.parquet", "slurm-*"
 
 
 def base_of(period: Period) -> int:
-    """When the fixture begins if it is moved to the period: with the last Monday before it, or on it."""
+    """The fixture's start for a period: the last Monday on or before the period's start."""
     monday = period.start - timedelta(days=period.start.weekday())
     return to_ms(monday) // 1000
 
@@ -71,7 +71,7 @@ def answers(con: DuckDBPyConnection, base_s: int) -> Iterator[ReadAnswer]:
 
 
 def _thinned(answer: ReadAnswer) -> ReadAnswer:
-    """The same without samples between two of the same series, hour and value."""
+    """The same answer without samples between two of equal series, hour and value."""
     same = np.ones(len(answer.ts_ms) - 1, dtype=bool)
     for column in (answer.series_index, answer.ts_ms // MS_PER_HOUR, answer.values):
         same &= column[1:] == column[:-1]
@@ -81,7 +81,7 @@ def _thinned(answer: ReadAnswer) -> ReadAnswer:
 
 
 def work(con: DuckDBPyConnection, base_s: int, period: Period, source: str) -> ProgressBatch:
-    """What a source counted in the period."""
+    """Units of work that a source counted in the period."""
     batch = ProgressBatch()
     rows = con.execute("SELECT series, at_s, vals FROM work WHERE source = $1", [source]).fetchnumpy()
     for series, at_s, values in zip(rows["series"], rows["at_s"], rows["vals"], strict=True):
@@ -98,7 +98,7 @@ SELECT run, from_s + $base_s, to_s + $base_s FROM runs WHERE from_s + $base_s < 
 
 
 def tracked(con: DuckDBPyConnection, base_s: int, period: Period) -> list[ProgressRun]:
-    """The experiment tracker's runs of the period; what ended later is running."""
+    """The experiment tracker's runs of the period; runs that end later are running."""
     runs = []
     for text, start_s, end_s in con.execute(_RUNS, {"base_s": base_s, **_seconds(period)}).fetchall():
         fields = json.loads(text) | {"started_ms": start_s * 1000, "ended_ms": end_s * 1000}
@@ -109,7 +109,7 @@ def tracked(con: DuckDBPyConnection, base_s: int, period: Period) -> list[Progre
 
 
 def write_bill(con: DuckDBPyConnection, base_s: int, month: Period, folder: Path) -> Path:
-    """Write the bill of a month in Parquet; its path."""
+    """Write a month's bill as Parquet; return its path."""
     path = folder / BILLS.replace("*", f"{month.start:%Y-%m}")
     run_stage(con, __package__, "bill", {"base_s": base_s, **_seconds(month)})
     con.table("cur").write_parquet(str(path))
@@ -124,7 +124,7 @@ GROUP BY file"""
 
 
 def write_slurm(con: DuckDBPyConnection, base_s: int, period: Period, folder: Path) -> list[Path]:
-    """Write what Slurm's commands print of the period; the paths, jobs first."""
+    """Write the output of Slurm's commands for the period; return the paths, jobs first."""
     params = {"base_s": base_s, **_seconds(period)}
     run_stage(con, __package__, "jobs", params)
     paths = [folder / "slurm-jobs.psv"]

@@ -1,6 +1,6 @@
 -- reads: jobs, with times in seconds since the beginning of several weeks
--- writes: sacct, what it would print at the end of the period
--- invariant: jobs and steps that were there in the period; what ended later is running, and what started later is pending
+-- writes: sacct: its output at the end of the period
+-- invariant: jobs and steps of the period; jobs that end later are running, and jobs that start later are pending
 CREATE OR REPLACE TEMP TABLE sacct AS
 WITH moved AS (
     SELECT * REPLACE (Submit + $base_s AS Submit, Eligible + $base_s AS Eligible, Start + $base_s AS Start, "End" + $base_s AS "End")

@@ -1,4 +1,4 @@
-"""Where the SQL stages run."""
+"""Execution of SQL stages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StageCost:
-    """What a stage took in all its runs: seconds, seconds of CPU in all threads, and rows written, where it writes any."""
+    """Cost of all runs of a stage: seconds, CPU seconds of all threads, and rows written.
+
+    `rows` is None for a stage that does not write.
+    """
 
     runs: int = 0
     seconds: float = 0.0
@@ -28,18 +31,18 @@ class StageCost:
 
 _costs: dict[str, StageCost] | None = None
 _watcher: Callable[[str], None] | None = None
-# What the stages of a package do, in words for who waits for them.
+# Descriptions of a package's stages for waiting users.
 _DOING = {
-    "inventory": "working out who held which GPUs",
+    "inventory": "attributing GPUs to pods",
     "price": "pricing every node",
     "report": "adding up",
-    "whatif": "trying the change",
+    "whatif": "simulating the change",
 }
 
 
 @contextmanager
 def watched(watcher: Callable[[str], None]) -> Iterator[None]:
-    """`watcher` is told, while the block lasts, what is being done."""
+    """Report the current activity to `watcher` in this block."""
     global _watcher
     _watcher = watcher
     try:
@@ -49,14 +52,14 @@ def watched(watcher: Callable[[str], None]) -> Iterator[None]:
 
 
 def announce(doing: str | None) -> None:
-    """Tell who watches, if anybody does, what is being done now; None is nothing new."""
+    """Report the current activity to the watcher, if there is one; None changes nothing."""
     if _watcher is not None and doing:
         _watcher(doing)
 
 
 @contextmanager
 def profiled() -> Iterator[dict[str, StageCost]]:
-    """What each stage that runs while the block lasts took, by its file in the package."""
+    """The cost of each stage in this block, by its file in the package."""
     global _costs
     _costs = {}
     try:
@@ -73,7 +76,7 @@ def _measured(
     cost.runs += 1
     cost.seconds += time.perf_counter() - began
     cost.cpu_seconds += time.process_time() - began_cpu
-    # statements that write answer with the number of rows
+    # statements that write return the number of rows
     if [column[0] for column in result.description or []] == ["Count"]:
         cost.rows = (cost.rows or 0) + sum(count for (count,) in result.fetchall())
     return result
@@ -85,12 +88,13 @@ def text(package: str, name: str) -> str:
     return files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
-# What DuckDB parsed, by text. Of a stage with few rows parsing is a seventh, and what-ifs run each stage many times.
+# Parsed statements by text. Parsing is a seventh of the time of a stage with few rows, and what-ifs run each
+# stage many times.
 _parsed: dict[str, list[Statement]] = {}
 
 
 def parsed(con: DuckDBPyConnection, sql: str) -> list[Statement]:
-    """The statements of a static text, which is parsed once a process."""
+    """The statements of a static text; each text is parsed once per process."""
     if sql not in _parsed:
         _parsed[sql] = con.extract_statements(sql)
     return list(_parsed[sql])
@@ -104,12 +108,12 @@ def _execute(con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None) -
     return con.execute(last, params)
 
 
-# In a stage's header: it has nothing to do unless one of these tables has rows.
+# In a stage's header: skip it unless one of these tables has rows.
 _ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
 
 
 def has_input(con: DuckDBPyConnection, statements: str) -> bool:
-    """Whether one of the tables has rows that the header's `only with` names; true without it."""
+    """Whether a table named by the header's `only with` has rows; true without that line."""
     needed = _ONLY_WITH.search(statements)
     tables = needed[1].split(", ") if needed else ()
     return not tables or any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in tables)  # noqa: S608
@@ -118,9 +122,10 @@ def has_input(con: DuckDBPyConnection, statements: str) -> bool:
 def run_stage(
     con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None
 ) -> DuckDBPyConnection:
-    """Run the static SQL of `name`.sql in `package`, its $parameters bound to `params`; the connection, to fetch from.
+    """Run the static SQL of `name`.sql in `package` with $parameters from `params`.
 
-    A stage whose header says `only with: a, b` is skipped if these tables are empty.
+    Returns the connection to fetch from. A stage with the header `only with: a, b` is skipped if these tables
+    are empty.
     """
     if not has_input(con, text(package, name)):
         return con
@@ -135,7 +140,7 @@ def run_stage(
 def run_stages(
     con: DuckDBPyConnection, package: str, skip: Collection[str] = (), after: str = "", until: str = ""
 ) -> None:
-    """Run the .sql files of `package` in order of their names: after `after`, up to `until`, but those called as in `skip`."""
+    """Run the .sql files of `package` by name, after `after`, up to `until`, except `skip`."""
     for name in sorted(
         item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")
     ):
@@ -149,11 +154,11 @@ def run_stages(
 def answer_rows(
     con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """What the static SQL of `name`.sql in `package` answers, a dict per row."""
+    """The rows that `name`.sql in `package` returns, as dicts."""
     return dicts(run_stage(con, package, name, params))
 
 
 def dicts(con: DuckDBPyConnection) -> list[dict[str, Any]]:
-    """What the last statement answers, a dict per row."""
+    """The rows of the last statement, as dicts."""
     columns = [column[0] for column in con.description or []]
     return [dict(zip(columns, values, strict=True)) for values in con.fetchall()]

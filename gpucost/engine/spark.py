@@ -27,10 +27,10 @@ def cpus(session: Any) -> int:
 
 
 def run(session: Any, work: Callable[[int], str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Run each task as a task of Spark's, which repeats it if a worker is lost; its number and result, once all have ended.
+    """Run each task in Spark; return numbers and results when all have ended.
 
-    Rows never pass through the driver: `work` gets the number of a task, and reads and writes files itself. Raises GpucostError,
-    which names the task, if one fails for good.
+    Spark repeats a task if a worker is lost. Rows never pass through the driver: `work` gets a task's number,
+    and reads and writes files itself. Raises GpucostError with the task's name if a task finally fails.
     """
     frame = session.range(0, len(names), 1, len(names))  # one row for each task
     with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def run(session: Any, work: Callable[[int], str], names: Sequence[str]) -> Itera
 
 
 def _each(work: Callable[[int], str], version: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """Run in a worker: numbers of tasks to their results, as batches of Arrow."""
+    """Run tasks in a worker: from numbers to results, in Arrow batches."""
     import pyarrow as pa
 
     for batch in batches:
@@ -65,7 +65,7 @@ def _each(work: Callable[[int], str], version: str, batches: Iterator[Any]) -> I
                     )
                 results.append(work(number))
             except GpucostError as error:
-                # a result, since repeating the task would not help
+                # return it as a result: repeating the task would not help
                 results.append(json.dumps({"error": [error.message, error.fix]}))
         yield pa.RecordBatch.from_pydict(
             {"number": pa.array(numbers, pa.int64()), "result": pa.array(results, pa.string())}
@@ -73,7 +73,10 @@ def _each(work: Callable[[int], str], version: str, batches: Iterator[Any]) -> I
 
 
 def _reason(error: Exception) -> str:
-    """The cause in Spark's report of a failed task: Python's own error, otherwise the innermost one of the first line."""
+    """The cause in Spark's report of a failed task.
+
+    It is Python's error, otherwise the innermost exception of the first line.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     python = [line for line in lines if "Error:" in line and not line.startswith("at ")]
     java = [line.rpartition("Exception: ")[2] for line in lines if "Exception: " in line]
@@ -83,7 +86,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
-    """The active Spark session, otherwise a new one that ends with the block.
+    """The active Spark session, otherwise a new session for this block.
 
     Raises UsageError without pyspark, GpucostError if Spark cannot be started.
     """
@@ -95,7 +98,7 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
     if active is not None:
         yield active
         return
-    # bars only on a terminal
+    # progress bars only on a terminal
     settings = {"spark.app.name": "gpucost", "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     if master:
         settings["spark.master"] = master
@@ -105,7 +108,7 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
         where = f" at {master}" if master else ""
         raise GpucostError(
             f"Spark cannot be started{where}: {_reason(error)}",
-            "let [engine] spark_master name a cluster that runs",
+            "name a running cluster in [engine] spark_master",
         ) from error
     try:
         yield new
@@ -114,9 +117,10 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
 
 
 def attribute(spark: Any, url: str, config: Config, tell: Callable[[str], None] = lambda _: None) -> Any:
-    """Attribute the lake at `url` in an existing Spark session (Databricks, EMR, Dataproc), as `gpucost lake attribute` does.
+    """Attribute the lake at `url` in an existing Spark session (Databricks, EMR, Dataproc).
 
-    Returns gpucost.lake.attribution.Attributed. The workers need gpucost and pyarrow, and access to the lake.
+    It does the same as `gpucost lake attribute` and returns gpucost.lake.attribution.Attributed. The workers
+    need gpucost and pyarrow, and access to the lake.
     """
     from gpucost.lake.attribution import attribute as run
 

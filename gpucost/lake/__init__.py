@@ -1,1 +1,1 @@
-"""A lake: raw data and figures as Parquet files in a folder or a bucket, attributed by tasks (docs/lake.md)."""
+"""Lakes: raw data and figures as Parquet files in a folder or a bucket (docs/lake.md)."""

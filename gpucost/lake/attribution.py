@@ -1,4 +1,4 @@
-"""`gpucost lake attribute`: runs the tasks whose inputs changed, then switches readers to the new figures at once."""
+"""`gpucost lake attribute`: run tasks with changed inputs, then publish all new figures at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _CURRENT = "_gpucost/current.json"
-# A task attributes adjoining days of up to so many (GPU, hour) pairs, and at least one day.
+# A task attributes adjoining days, up to this many (GPU, hour) pairs, and at least one day.
 _PAIRS_AT_ONCE = 1_200_000
 
 
@@ -52,10 +52,10 @@ class Attributed:
 def attribute(
     config: Config, url: str, session: Any = None, tell: Callable[[str], None] = lambda _: None
 ) -> Attributed:
-    """Attribute what changed in a lake: one task after the other here, or as tasks of a Spark `session`.
+    """Attribute changed data of a lake, one task after the other or as tasks of a Spark `session`.
 
-    Readers see the figures from before until all new ones are written. Raises NoDataError without a lake, and GpucostError,
-    which names the task, if one fails.
+    Readers see the previous figures until all new ones are written. Raises NoDataError without a lake, and
+    GpucostError with the task's name if a task fails.
     """
     run = _Run(config, url, session, tell)
     run.find_finished()
@@ -95,7 +95,7 @@ class _Run:
         self.result = Attributed()
 
     def find_finished(self) -> None:
-        """Find tasks whose files are there, and remove files that are older than a day and not in use."""
+        """Find finished tasks, and remove files that are older than a day and not in use."""
         current = read_current(self.files)
         self.files.remove_abandoned(MARKERS, set(markers_of(current)) if current else ())
         places = self.files.names(MARKERS)  # before the files: another run writes its files first
@@ -107,14 +107,17 @@ class _Run:
                 continue
             if all(sizes.get(file.name) == file.size for file in tables.values()):
                 self.written[place] = tables
-        # A task keeps an existing marker, so a broken one has to go.
+        # A task keeps an existing marker, so a broken one must be deleted.
         self.files.delete(place for place in places if place not in self.written)
         named = {file.name for tables in self.written.values() for file in tables.values()}
         self.files.remove_abandoned("attributed", named)
         self.files.remove_abandoned(PARTS, ())
 
     def task(self, step: str, clusters: list[str], earlier: Iterable[Task] = (), **parts: Any) -> Task:
-        """A task that reads what earlier ones wrote. Its key is a digest of its files and of the configuration."""
+        """A task that reads the output of earlier ones.
+
+        Its key is a digest of its files and of the configuration.
+        """
         task = Task(step, "", clusters, self.heard, **parts)
         for former in earlier:
             for marker in former.markers:
@@ -125,9 +128,10 @@ class _Run:
         return task
 
     def groups(self) -> list[list[str]]:
-        """The clusters whose inventories are made together, and an empty group for configured clusters without data.
+        """Clusters whose inventories are built together, and an empty group.
 
-        Slurm's nodes may be pods or nodes of a Kubernetes cluster: with Slurm, all clusters are one group.
+        The empty group is for configured clusters without data. Slurm's nodes may be pods or nodes of a
+        Kubernetes cluster: with Slurm, all clusters are one group.
         """
         clusters = self.lake.clusters
         if any(table.startswith("slurm_") for name in clusters for table in self.lake.tables(name)):
@@ -137,7 +141,7 @@ class _Run:
     def inventory_task(self, clusters: list[str]) -> Task:
         """The task that finds nodes and allocations of these clusters."""
         raw = {cluster: self._raw(cluster, STEPS["inventory"].reads) for cluster in clusters}
-        if any(team.cost_categories for team in self.config.teams):  # teams by what rows of bills carry
+        if any(team.cost_categories for team in self.config.teams):  # teams by cost categories in bills
             raw[""] = self._raw(None, ("raw/bills", "raw/bill_rows"))
         return self.task("inventory", clusters, raw=raw, silent=[] if clusters else self._silent())
 
@@ -159,7 +163,7 @@ class _Run:
         return self.task("price", self.lake.clusters, inventories, raw=raw, prices=prices)
 
     def attribute_days(self, inventories: Sequence[Task], price: Task) -> list[Task]:
-        """Attribute the days that changed; returns a task for each group with all of its days."""
+        """Attribute the changed days; return a task for each group with all of its days."""
         tasks = [self.task("days", one.clusters, (one, price)) for one in inventories]
         finished: list[Task] = []
         waiting: list[Task] = []
@@ -180,7 +184,7 @@ class _Run:
         return finished
 
     def _spans(self, whole: Task, gpus: float) -> Iterator[Task]:
-        """Tasks of adjoining days that are not finished."""
+        """Tasks of adjoining unfinished days."""
         missing = [
             day for day, marker in zip(whole.days, whole.markers, strict=True) if marker not in self.written
         ]
@@ -193,7 +197,7 @@ class _Run:
             yield replace(whole, days=days, raw=raw)
 
     def _sample_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
-        """By UTC day, a digest of the samples and their series."""
+        """A digest of the samples and their series, by UTC day."""
         found: dict[str, list[str]] = defaultdict(list)
         for one in (one for cluster in clusters for one in self.lake.of(cluster)):
             for day, tables in one.days.items():
@@ -234,13 +238,13 @@ def raw_digest(lake: Lake) -> str:
 
 
 def read_current(files: LakeFiles) -> dict[str, Any] | None:
-    """The description of the figures that readers see; None without figures of this version of gpucost."""
+    """The description of the published figures; None without figures of this gpucost version."""
     current: dict[str, Any] = json.loads(files.read(_CURRENT) or b"{}")
     return current if current.get("version") == _version() else None
 
 
 def markers_of(current: dict[str, Any], days: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
-    """The markers of the figures that readers see, of the days that `days` accepts."""
+    """The markers of the published figures, for the days that `days` accepts."""
     yield from current["markers"]
     for day, markers in current["days"].items():
         if days(day):

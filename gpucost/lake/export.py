@@ -1,4 +1,4 @@
-"""`gpucost lake export`: what a store collected, as Parquet files by cluster and day."""
+"""`gpucost lake export`: a store's collected data as Parquet files by cluster and day."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GROUP_ROWS = {"blocks": 20_480}
 
 @dataclass(slots=True)
 class Exported:
-    """The result of an export: new files, and how many partitions were written or left as they were."""
+    """The result of an export: new files, and the numbers of new and unchanged partitions."""
 
     partitions: int = 0
     unchanged: int = 0
@@ -50,10 +50,10 @@ def export(
     everything: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Exported:
-    """Write what the store holds and the lake lacks; a cluster's new files become visible at once.
+    """Write the store's data that the lake lacks; a cluster's new files become visible at once.
 
-    `everything` also looks at days without a new load, and replaces broken files. Raises StoreError for a partition of another
-    writer; nothing of its cluster is written then.
+    `everything` also checks days without a new load, and replaces broken files. Raises StoreError for a
+    partition of another writer; its cluster is then left unchanged.
     """
     lake, result = manifest.load(files), Exported()
     with disk.temporary() as folder, store.read(folder, *files.folders()) as con:
@@ -86,7 +86,8 @@ def export(
             if after != before:
                 after.save(files)
                 files.delete({file.name for file in before.files} - {file.name for file in after.files})
-            # An interrupted export leaves files of this writer that its manifest does not name; they go a day later.
+            # An interrupted export leaves files of this writer that its manifest does not list; they are
+            # removed a day later.
             named = {file.name for file in after.files}
             for table in RAW:
                 folder_of = f"raw/{table.name}/{partition('cluster', cluster)}"
@@ -97,7 +98,7 @@ def export(
 
 
 def writer_name(con: DuckDBPyConnection, config: Config, store: Store) -> str:
-    """The writer of a store's data: `[lake] writer`, otherwise this machine, the store's file and when it was made."""
+    """The writer of a store's data: `[lake] writer`, otherwise the host, store file and its creation time."""
     if config.lake.writer:
         return config.lake.writer
     made = value(con, "SELECT min(applied_at) FROM schema_version")
@@ -132,7 +133,7 @@ class _Export:
     everything: bool
 
     def day(self, day: str, digests: dict[str, str]) -> dict[str, LakeFile]:
-        """The files of a day by table: those in the lake, if their rows are the same, otherwise new ones."""
+        """The files of a day by table: existing ones with equal rows, otherwise new ones."""
         existing, stamp = self.before.days.get(day, {}), digests.get(_STAMP)
         tables = {}
         for table in RAW:
@@ -149,7 +150,7 @@ class _Export:
         return tables
 
     def _write(self, table: RawTable, day: str, before: LakeFile | None) -> LakeFile | None:
-        """Write a day of a table; `before`, if that has the same rows; None without rows."""
+        """Write a day of a table. Returns `before` if its rows are equal, None without rows."""
         con, params = self.con, dict[str, Any](cluster=self.before.cluster)
         rows = f"SELECT * EXCLUDE (cluster, day) FROM ({table.rows})"  # noqa: S608 - statements of our own
         if table.by_stamp:
@@ -187,7 +188,8 @@ def _short(writer: str) -> str:
     return hashlib.sha256(writer.encode()).hexdigest()[:8]
 
 
-# A day's samples change only with a load that touches it; runs of equal values reach into the neighboring days.
+# A day's samples change only with a load that touches it; runs of equal values extend into the neighboring
+# days.
 _STAMPS = """
 WITH owners AS (SELECT DISTINCT source, cluster FROM series),
 spans AS (
@@ -208,12 +210,15 @@ FROM days AS d
 LEFT JOIN (FROM owners JOIN loads USING (source)) AS l
     ON l.cluster = d.cluster AND l.kind = 'prometheus' AND l.from_ms < d.day_ms + 172800000 AND d.day_ms - 86400000 < l.to_ms
 GROUP BY ALL"""
-# Stands for the tables of samples among the digests of a day.
+# The key of the tables of samples among the digests of a day.
 _STAMP = "stamp"
 
 
 def _digests(con: DuckDBPyConnection) -> dict[str | None, dict[str, dict[str, str]]]:
-    """The digest of each table's rows by cluster and day; of tables of samples that of the loads that can have changed them."""
+    """The digest of each table's rows by cluster and day.
+
+    For tables of samples, it is a digest of the loads that can have changed them.
+    """
     found: dict[str | None, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for cluster, day, stamp in con.execute(_STAMPS).fetchall():
         found[cluster][day][_STAMP] = stamp

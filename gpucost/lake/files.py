@@ -1,4 +1,7 @@
-"""Where a lake lies: a folder, or a bucket of S3, Google Cloud Storage or Azure Blob; files are there whole or not at all."""
+"""Storage of a lake: a folder, or a bucket of S3, Google Cloud Storage or Azure Blob.
+
+Files are complete or absent.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +35,20 @@ if TYPE_CHECKING:
     Item = TypeVar("Item")
     Made = TypeVar("Made")
 
-# As long as this a file that nothing names may belong to a run that is still going on.
+# Unreferenced files younger than this may belong to a run in progress.
 YOUNG_SECONDS = 86_400.0
-# Requests at the same time.
+# Concurrent requests.
 _AT_ONCE = 8
-# Where files of a folder grow until they are whole; what a run that was ended left there is removed by a later one.
+# Incomplete files of a folder; later runs remove files that an interrupted run left here.
 PARTS = "_gpucost/parts"
 
 
 @record
 class LakeFiles:
-    """The files below a lake's address, by their paths relative to it. Every error is a GpucostError that names the file."""
+    """The files below a lake's address, by relative path.
+
+    Every error is a GpucostError that names the file.
+    """
 
     url: str
     _bucket: Bucket | _Folder
@@ -50,22 +56,22 @@ class LakeFiles:
     is_local: bool
 
     def folders(self) -> list[Path]:
-        """Where the files lie that are read in their place: none of a lake that lies elsewhere."""
+        """Folders of files that are read in place: empty for a remote lake."""
         return [Path(self._root)] if self.is_local else []
 
     def found(self, below: str = "") -> dict[str, Entry]:
-        """The files below a folder by their names, sorted; none where it is not there."""
+        """The files below a folder by name, sorted; empty for a missing folder."""
         cut = len(self._root) + 1 if self._root else 0
         return {entry.key[cut:]: entry for entry in self._bucket.found(self._key(below))}
 
     def names(self, below: str = "") -> list[str]:
-        """The files below a folder, sorted; none where it is not there."""
+        """Names of the files below a folder, sorted; empty for a missing folder."""
         return list(self.found(below))
 
     def remove_abandoned(self, below: str, kept: Container[str], *, begins: str = "") -> None:
-        """Remove files below a folder that are not `kept`, of those whose names begin so.
+        """Remove files below a folder that are not `kept` and whose names start with `begins`.
 
-        Young ones stay: another run may be writing them, and will name them when it is done.
+        Young files stay: another run may be writing them, and will list them when it is done.
         """
         left = {
             name: file.written
@@ -75,22 +81,22 @@ class LakeFiles:
         self.delete(name for name, written in left.items() if written < time.time() - YOUNG_SECONDS)
 
     def read(self, name: str) -> bytes | None:
-        """What a small file holds; None where it is not there."""
+        """The content of a small file; None if it is missing."""
         with suppress(FileNotFoundError):
             return self._bucket.read(self._key(name))
         return None
 
     def write(self, name: str, source: bytes | Path) -> None:
-        """Write a file, by its content or a file of this machine: others see what it held before, or all of this."""
+        """Write a file from bytes or a local file; readers see the old content or all of the new one."""
         try:
             self._bucket.put(self._key(name), source)
         except FileNotFoundError:
             raise StoreError(
-                f"{self.shown(name)}: its folder is gone", "run it again once that is back"
+                f"{self.shown(name)}: its folder is missing", "run it again when the folder is back"
             ) from None
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove files, those that are there."""
+        """Remove files, ignoring missing ones."""
 
         def delete(name: str) -> None:
             with suppress(FileNotFoundError):
@@ -99,9 +105,9 @@ class LakeFiles:
         self.each(delete, names)
 
     def local(self, file: LakeFile, folder: Path) -> Path:
-        """A file of the lake on this machine, fetched into `folder` where it lies elsewhere.
+        """The local path of a lake's file, fetched into `folder` if the lake is remote.
 
-        Raises StoreError where it is missing, or is not what the manifest says.
+        Raises StoreError if it is missing or differs from the manifest.
         """
         key = self._key(file.name)
         path = Path(key) if self.is_local else folder / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -115,28 +121,28 @@ class LakeFiles:
             state = path.stat()
             if state.st_size == file.size and _checksum(path, file.size, state.st_mtime_ns) == file.sha256:
                 return path
-            what = "is not what its manifest says"
+            what = "differs from its manifest"
             if not self.is_local:
                 path.unlink()
         step = "export --all" if file.name.startswith("raw/") else "attribute"
         raise StoreError(
             f"{self.shown(file.name)} {what}",
-            f"run it again; if it stays so, gpucost lake {step} writes it anew",
+            f"run it again; if that fails, gpucost lake {step} writes it again",
         )
 
     def is_whole(self, file: LakeFile) -> bool:
-        """Whether a file is there as its manifest says; it is read for that."""
+        """Whether a file matches its manifest; reads the whole file."""
         with NamedTemporaryFile() as out, suppress(FileNotFoundError):
             self._bucket.fetch(self._key(file.name), Path(out.name))
             return checksum(Path(out.name)) == file.sha256
         return False
 
     def each(self, work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-        """What `work` makes of each; several at a time where each is a request to a server."""
+        """The results of `work` for each item; several at a time if the lake is remote."""
         listed = list(items)
         if self.is_local or len(listed) < 2:
             return [work(item) for item in listed]
-        # the first one alone: it logs in
+        # run the first alone: it logs in
         first = work(listed[0])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return [first, *pool.map(work, listed[1:])]
@@ -148,27 +154,27 @@ class LakeFiles:
     def _key(self, name: str) -> str:
         if ".." in name.split("/"):
             raise StoreError(
-                f"{self.shown()} names a file that lies outside of it",
-                "look at its manifests: gpucost wrote no such name",
+                f"{self.shown()} refers to a file outside of the lake",
+                "check its manifests: gpucost did not write this name",
             )
         return "/".join(part for part in (self._root, name) if part)
 
 
 @lru_cache(4096)
 def _checksum(path: Path, size: int, written: int) -> str:
-    """A file's checksum, once as long as it is the same."""
+    """A file's checksum, cached while the file is unchanged."""
     del size, written
     return checksum(path)
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file of this machine, in hexadecimal."""
+    """The SHA-256 of a local file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Folder:
-    """A folder of this machine, as a bucket whose keys are paths."""
+    """A local folder, as a bucket whose keys are paths."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._parts = root, root / PARTS
@@ -179,7 +185,7 @@ class _Folder:
             for below, _, names in os.walk(folder, onerror=_raise_but_missing):
                 for name in names:
                     path = Path(below, name)
-                    with suppress(FileNotFoundError):  # removed by now
+                    with suppress(FileNotFoundError):  # removed meanwhile
                         state = path.stat()
                         files.append(Entry(str(path), state.st_size, written=state.st_mtime))
         return sorted(files, key=attrgetter("key"))
@@ -210,7 +216,7 @@ class _Folder:
         path = Path(key)
         with _in_words(key):
             if not path.parent.resolve().is_relative_to(self._root):
-                raise StoreError(f"{key} lies outside of the lake: a link leads there", "remove the link")
+                raise StoreError(f"{key} is outside of the lake, through a link", "remove the link")
             path.unlink()
 
 
@@ -223,7 +229,7 @@ def _in_words(what: str) -> Iterator[None]:
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         fix = (
-            "make room there, then run it again"
+            "free space there, then run it again"
             if is_full
             else "make the folder readable and writable, or name another lake"
         )
@@ -236,7 +242,7 @@ def _raise_but_missing(error: OSError) -> None:
 
 
 def open_files(url: str, config: Config) -> LakeFiles:
-    """The files of the lake at `url`; nothing is read yet. Raises UsageError if that is not an address of one."""
+    """The files of the lake at `url`, without reading any. Raises UsageError for an invalid address."""
     scheme, is_address, _ = url.partition("://")
     if not is_address or scheme == "file":
         path = Path(unquote(urlsplit(url).path) if is_address else url).expanduser().resolve()

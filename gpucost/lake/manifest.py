@@ -1,4 +1,4 @@
-"""Manifests: which files of a lake hold which day of a cluster, and who wrote them."""
+"""Manifests: the files of a lake by cluster and day, with their writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gpucost.lake.files import LakeFiles
 
-# Rises with the layout of files; a lake of a higher number is refused.
+# Increases with the layout of files; a lake with a higher number is refused.
 FORMAT = 1
 # Hive's name for a partition without a value: bills and prices have no cluster, some tables have no day.
 NONE = "__HIVE_DEFAULT_PARTITION__"
@@ -45,8 +45,9 @@ Tables = dict[str, list[LakeFile]]
 class Manifest:
     """The files of one cluster (None: bills and prices) that one writer exported.
 
-    `days` are the files by UTC day ('' for none) and table. `stamps` are the days' digests of loads, `sources` the servers that
-    reported the cluster, `heard` the first and last moment of its data, in milliseconds.
+    `days` are the files by UTC day ('' for none) and table. `stamps` are the days' digests of loads,
+    `sources` the servers that reported the cluster, `heard` the first and last moment of its data, in
+    milliseconds.
     """
 
     cluster: str | None
@@ -69,7 +70,7 @@ class Manifest:
 
     @property
     def files(self) -> list[LakeFile]:
-        """All files that it names."""
+        """All files in the manifest."""
         return [file for tables in self.days.values() for file in tables.values()]
 
 
@@ -105,7 +106,7 @@ class Lake(NamedTuple):
     def tables(
         self, cluster: str | None, days: Iterable[str] | None = None
     ) -> defaultdict[str, list[LakeFile]]:
-        """The files of a cluster by table: of these days and of no day (default: all)."""
+        """The files of a cluster by table, for these days (default: all) and without a day."""
         wanted = None if days is None else {"", *days}
         found = defaultdict[str, list[LakeFile]](list)
         for manifest in self.of(cluster):
@@ -123,7 +124,8 @@ class Lake(NamedTuple):
 def read(files: LakeFiles) -> Lake:
     """All manifests of a lake.
 
-    Raises NoDataError without a lake, StoreError for a newer version's and for two writers of one partition.
+    Raises NoDataError without a lake, StoreError for a newer version's lake and for two writers of one
+    partition.
     """
     lake = load(files)
     if not lake.manifests:
@@ -134,28 +136,31 @@ def read(files: LakeFiles) -> Lake:
 
 
 def refuse_clash(files: LakeFiles, manifests: Iterable[Manifest]) -> None:
-    """Raise StoreError if two manifests of a cluster hold one day. Bills and prices can have many writers."""
+    """Raise StoreError if two manifests of a cluster have one day.
+
+    Bills and prices can have many writers.
+    """
     owners: dict[str, Manifest] = {}
     for one in manifests:
         for day in one.days if one.cluster is not None else ():
             other = owners.setdefault(day, one)
             if other is not one:
                 raise StoreError(
-                    f"two writers hold cluster={one.cluster}, day={day} in {files.shown()}: {other.writer} and {one.writer}",
-                    "keep one of them: let [lake] writer name it, or "
-                    f"delete {files.shown(other.place)}, which takes out {other.writer}",
+                    f"two writers have cluster={one.cluster}, day={day} in {files.shown()}: {other.writer} and {one.writer}",
+                    "keep one of them: name it in [lake] writer, or "
+                    f"delete {files.shown(other.place)}, which removes {other.writer}",
                 )
 
 
 def load(files: LakeFiles) -> Lake:
-    """All manifests of a lake, also without any, and with two writers of one partition."""
+    """All manifests of a lake, possibly none, or several writers of one partition."""
     names = [name for name in files.names(_FOLDER) if name.endswith(".json")]
     return Lake(files, [manifest for manifest in files.each(partial(_parsed, files), names) if manifest])
 
 
 def no_lake(files: LakeFiles) -> NoDataError:
-    """The error of an address without a lake."""
-    return NoDataError(f"there is no lake at {files.shown()}", "gpucost lake export writes one")
+    """The error for an address without a lake."""
+    return NoDataError(f"lake not found: {files.shown()}", "create one: gpucost lake export")
 
 
 def _parsed(files: LakeFiles, name: str) -> Manifest | None:
@@ -172,4 +177,4 @@ def _parsed(files: LakeFiles, name: str) -> Manifest | None:
     except (ValueError, KeyError, TypeError) as error:
         words = f"{error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]
         fix = "delete that file, then let its writer run gpucost lake export --all"
-        raise StoreError(f"{files.shown(name)} is no manifest: {words}", fix) from None
+        raise StoreError(f"{files.shown(name)} is not a manifest: {words}", fix) from None

@@ -1,4 +1,4 @@
-"""A lake's figures as a store, of the days that a report asks for (`--lake`)."""
+"""A lake's figures for a report's days, as a store (`--lake`)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ FROM collected CROSS JOIN (VALUES (0, $from_ms), ($to_ms, 9223372036854775807)) 
 WHERE from_ms < part_to_ms AND part_from_ms < to_ms;
 """
 _CUT = "UPDATE collected SET from_ms = greatest(from_ms, $from_ms), to_ms = least(to_ms, $to_ms)"
-# Only the days that are read matter for these; other tables are read whole.
+# These tables are read only for the requested days, other tables completely.
 _BY_DAY = ("states", "blocks", "scrape_gaps", "asked_hours", "dropped_samples", "progress_values")
-# So much before a period is read with it, for comparisons and for what changes slowly.
+# Days before a period to read, for comparisons and slowly changing facts.
 _BEFORE_DAYS = 31
 
 
@@ -56,28 +56,28 @@ def open_store(
     samples: bool = True,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Store, list[str]]:
-    """A store in `folder` with the lake's figures of `period` and as long before (default: the newest three months), and notes.
+    """A store in `folder` with the lake's figures of `period`, and notes.
 
-    `samples` also reads the samples of GPUs, which waste, findings and the HTML page need. Raises NoDataError without figures,
-    StoreError for figures of another configuration, and UsageError for a period that begins or ends within an hour.
+    It also has the time before the period: an equal length, but at least 31 days. The default is the newest
+    three months. `samples` includes samples of GPUs, which waste, findings and the HTML page need. Raises
+    NoDataError without figures, StoreError for figures of another configuration, and UsageError for a period
+    that begins or ends within an hour.
     """
     if period and (period.start_ms % MS_PER_HOUR or period.end_ms % MS_PER_HOUR):
-        raise UsageError("a lake is attributed by whole hours", "let --from and --to name full hours")
+        raise UsageError("a lake is attributed by whole hours", "use full hours in --from and --to")
     files = open_files(url, config)
     lake, current, inputs = manifest.read(files), read_current(files), pipeline.inputs_of(config)
     attribute = f"gpucost lake attribute {files.shown()}"
     if current is None:
-        raise NoDataError(
-            f"nothing is attributed in the lake {files.shown()} by this version of gpucost", attribute
-        )
+        raise NoDataError(f"the lake {files.shown()} has no figures of this gpucost version", attribute)
     if current["inputs"] != inputs.all:
         raise StoreError(
             f"the lake {files.shown()} was attributed with another configuration, price book or catalog",
-            f"{attribute}, or name that configuration with --config",
+            f"{attribute}, or use that configuration with --config",
         )
     notes = []
     if current["raw"] != raw_digest(lake):
-        notes.append(f"the lake holds data that is newer than its figures: {attribute}")
+        notes.append(f"the lake has newer data than its figures: {attribute}")
     known = sorted(current["days"])
     first, last = _days_to_read(config, period, known)
     found: manifest.Tables = defaultdict(list)
@@ -114,12 +114,12 @@ def _days_to_read(config: Config, period: Period | None, known: list[str]) -> tu
         return "", ""
     if period is None:
         newest = date.fromisoformat(known[-1]).replace(day=1)
-        # so many days before a month begin in the second month before it
+        # that many days before a month start in the second month before it
         return str((newest - timedelta(days=32)).replace(day=1)), known[-1]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()
-    # One day, if the period lies before or after all data.
+    # One day, if the period is before or after all data.
     first = min(max(str(begin - timedelta(days=length.days + 1)), known[0]), known[-1])
     return first, max(min(str(last), known[-1]), first)
 
@@ -137,7 +137,7 @@ def _enter_raw(
     *,
     samples: bool,
 ) -> None:
-    """Enter the raw rows of a cluster: of these days or all, and the series of these days' months."""
+    """Load the raw rows of a cluster: of these days or all, and the series of these days' months."""
     found = lake.tables(cluster)
     if cluster is not None:
         months = {day[:7] for day in days}

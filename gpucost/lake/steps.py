@@ -1,8 +1,8 @@
-"""The steps of a lake's attribution: which stages run over which part of the lake, what each reads and writes.
+"""The steps of a lake's attribution: their stages, inputs and outputs.
 
-STEPS lists them; docs/lake.md shows the list. A step runs as tasks. Each task fills an empty store with what its step reads, runs
-the stages of a store over it, and writes Parquet files. They count once the task's marker is written; a task that runs twice
-writes the same rows.
+STEPS lists them; docs/lake.md shows the list. A step runs as tasks. Each task fills an empty store with the
+step's inputs, runs stages of the store on it, and writes Parquet files. They count once the task's marker is
+written; a task that runs twice writes equal rows.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-# Rises when a step makes other files of the same inputs than before.
+# Increases when a step writes different files for the same inputs.
 STEPS_VERSION = 2
-# Samples count in the neighboring hours: a task reads so much more than its days.
+# Samples affect the neighboring hours: a task reads this much beyond its days.
 NEIGHBOR_MS = 5 * MS_PER_HOUR
 
 
@@ -112,7 +112,7 @@ STEPS = {
 
 
 def read_tables(step: str, of: str) -> list[str]:
-    """The tables that a step reads: raw ones, or those of an earlier step."""
+    """A step's input tables: raw tables, or tables of an earlier step."""
     return [name.removeprefix(f"{of}/") for name in STEPS[step].reads if name.startswith(f"{of}/")]
 
 
@@ -122,7 +122,7 @@ def written_tables(step: str) -> list[str]:
 
 
 class Day(NamedTuple):
-    """A local day: its date, start and end in milliseconds, and the key of its figures, a digest of what they are made from."""
+    """A local day: its date, bounds in milliseconds, and a digest of its inputs."""
 
     name: str
     start: int
@@ -132,11 +132,12 @@ class Day(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """A part of a step's work, as it is sent to where it runs.
+    """A part of a step's work, as sent to its worker.
 
-    `key` is a digest of all that it is made from. `raw` are the files to read by cluster ('' for none) and table, `made` the
-    files of earlier steps by step and table. `heard` is the first and last moment of the lake's data. `prices` are the path and
-    the text of the price book and of rates of exchange, `silent` the configured clusters and servers without data.
+    `key` is a digest of all inputs. `raw` are the files to read by cluster ('' for none) and table, `made`
+    the files of earlier steps by step and table. `heard` is the first and last moment of the lake's data.
+    `prices` are the path and the text of the price book and of exchange rates, `silent` the configured
+    clusters and servers without data.
     """
 
     step: str
@@ -151,7 +152,7 @@ class Task:
 
     @property
     def group(self) -> str:
-        """Its clusters, as a folder of the lake names them."""
+        """Its clusters, as named in the lake's folders."""
         return "+".join(self.clusters)
 
     @property
@@ -167,12 +168,12 @@ class Task:
 
     @property
     def markers(self) -> list[str]:
-        """The files that list what it wrote, by key: of each day, if its step is attribute."""
+        """The files that list its output, by key; for the step attribute, one per day."""
         keys = [day.key for day in self.days] if self.step == "attribute" else [self.key]
         return [f"{MARKERS}/{self.step}/{key}.json" for key in keys]
 
     def folders(self, day: Day | None) -> list[str]:
-        """The Hive partitions of what it writes."""
+        """The Hive partitions of its output."""
         parts = [] if STEPS[self.step].per == "lake" else [partition("cluster", self.group)]
         return [*parts, partition("day", day.name)] if day else parts
 
@@ -183,7 +184,10 @@ TASK = TypeAdapter(Task)
 
 @dataclass(slots=True)
 class Reply:
-    """The result of a task: the files that it wrote by marker and table; of the step days its days and number of GPUs."""
+    """The result of a task: written files by marker and table.
+
+    The step days also returns its days and its number of GPUs.
+    """
 
     written: dict[str, dict[str, LakeFile]] = field(default_factory=dict)
     days: list[tuple[int, int, str]] = field(default_factory=list)
@@ -191,7 +195,7 @@ class Reply:
 
     @property
     def rows(self) -> int:
-        """The number of rows that it wrote."""
+        """The number of rows written."""
         return sum(sum(file.rows for file in tables.values()) for tables in self.written.values())
 
 
@@ -199,16 +203,19 @@ REPLY = TypeAdapter(Reply)
 
 
 class TaskError(GpucostError):
-    """A task failed; the message begins with its name."""
+    """A failed task; the message begins with the task's name."""
 
 
 def run(url: str, config: Config, threads: int | None, tasks: Sequence[Task], number: int) -> str:
-    """Run one of the tasks, here or on another machine, and return its Reply as JSON. Raises TaskError."""
+    """Run one of the tasks, here or on another machine; return its Reply as JSON.
+
+    Raises TaskError.
+    """
     task, copies = tasks[number], dict[str, str]()
     files = open_files(url, config)
     try:
         with disk.temporary() as near:
-            local = {}  # price files: a worker may not see the originals
+            local = {}  # price files: a worker may not have the originals
             for key, (path, content) in task.prices.items():
                 local[key] = near / f"{key}{path.suffix}"
                 local[key].write_text(content, encoding="utf-8")
@@ -226,7 +233,7 @@ def run(url: str, config: Config, threads: int | None, tasks: Sequence[Task], nu
                 return REPLY.dump_json(work.reply).decode()
     except Exception as error:
         words = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        fix = "run it again: finished tasks stay; [engine] memory gives a task more"
+        fix = "run it again: finished tasks stay; [engine] memory gives a task more memory"
         if isinstance(error, GpucostError):
             words, fix = error.message, error.fix or ""
         for copy, original in copies.items():
@@ -236,7 +243,7 @@ def run(url: str, config: Config, threads: int | None, tasks: Sequence[Task], nu
 
 @cache
 def _empty_store() -> bytes:
-    """An empty store; a process makes its schema once."""
+    """An empty store; a process creates its schema once."""
     with disk.temporary() as folder:
         path = folder / "store.duckdb"
         with Store(path).write():
@@ -263,14 +270,14 @@ class _Work:
             tables.enter(self.con, BY_NAME[name], cluster, self.files, self.folder, raw.get(name, ()))
 
     def prepare(self) -> None:
-        """Make the tables that stages share, and the settings."""
+        """Create the tables that stages share, and the settings."""
         inventory.declare(self.con)
         inventory.load_settings(self.con, self.config, self.task.heard)
-        # the number of a series is its key here
+        # here, a series is numbered by its key
         self.con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
 
     def fill(self, step: str, *names: str, where: str = "true") -> None:
-        """Fill tables with the rows of an earlier step; those that stages make themselves are made first."""
+        """Fill tables with the rows of an earlier step; first create tables that stages usually create."""
         for name in names:
             if name in _MADE:
                 self.con.execute(_MADE[name])
@@ -279,7 +286,7 @@ class _Work:
                 self.con.execute(f"INSERT INTO {name} BY NAME SELECT * FROM lake_rows WHERE {where}")  # noqa: S608 - our own names
 
     def write(self, statements: Mapping[str, str], day: Day | None = None) -> None:
-        """Write a Parquet file for each statement that has rows, then the marker that names them."""
+        """Write a Parquet file for each statement with rows, then the marker that lists them."""
         step, key = self.task.step, day.key if day else self.task.key
         written = {}
         for name, statement in statements.items():
@@ -321,7 +328,8 @@ def _inventory(work: _Work) -> None:
         work.enter_raw(("bills", "bill_rows"), None)
     if clusters:
         _enter_series(work)
-    # A task warns of its own clusters; the task without clusters warns of configured ones without data.
+    # A task warns about its own clusters; the task without clusters warns about configured clusters without
+    # data.
     declared = [hours for hours in config.clusters if hours.name in (clusters or silent)]
     servers = [server for server in config.prometheus if not clusters and server.source in silent]
     servers = [server.model_copy(update={"cluster": server.cluster or server.source}) for server in servers]
@@ -337,14 +345,14 @@ def _inventory(work: _Work) -> None:
 
 
 def _ordered(names: Iterable[str], order: Mapping[str, str], where: str = "true") -> dict[str, str]:
-    """A statement for each table that selects its rows, in order if it has one."""
+    """A statement per table that selects its rows, ordered if `order` has the table."""
     return {
         name: f"FROM {name} WHERE {where}" + (f" ORDER BY {order[name]}" if name in order else "")
         for name in names
     }
 
 
-# Tables that stages make, and hand on.
+# Tables that stages create for later stages.
 _MADE = {
     "request_gaps": "CREATE OR REPLACE TEMP TABLE request_gaps (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT)",
     "unseen_time": """CREATE OR REPLACE TEMP TABLE unseen_time (
@@ -354,14 +362,15 @@ _MADE = {
     "absences": """CREATE OR REPLACE TEMP TABLE absences (
         node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT)""",
 }
-# A lake has a series once for each month.
+# A lake has a series once per month.
 _SERIES = "CREATE TABLE first_series AS FROM ({}) QUALIFY row_number() OVER (PARTITION BY series_id) = 1"
 
 
 def _rows_of(work: _Work, table: str, columns: str) -> str:
-    """A statement that reads a raw table of series in place, for all clusters of the task; '' without rows.
+    """A statement that reads a raw table of series in place, for all clusters; '' without rows.
 
-    The number of a series is its key, which is the same in every task; for several clusters, a hash of cluster and key.
+    A series is numbered by its key, which is equal in every task; with several clusters, by a hash of cluster
+    and key.
     """
     parts = []
     for cluster in work.task.clusters:
@@ -407,7 +416,7 @@ def _price(work: _Work) -> None:
 
 
 def _prepare_days(work: _Work, span: tuple[int, int] | None = None) -> None:
-    """Fill what a cluster's days are made from; with a span, only the part of the span and the neighboring hours."""
+    """Fill the inputs of a cluster's days, limited to a span and its neighboring hours if given."""
     held = lasts = "true"
     if span:
         start, end = span[0] - NEIGHBOR_MS, span[1] + NEIGHBOR_MS
@@ -445,7 +454,8 @@ def _days(work: _Work) -> None:
     work.reply.gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
 
 
-# The sums of all hours. Lists of samples are read only for hours that need them, or to count idle samples again.
+# The sums of all hours. Lists of samples are read only for hours that need them, or to count idle samples
+# again.
 _SUMS = """
 CREATE TABLE blocks AS
 SELECT * REPLACE (CASE WHEN $with_lists THEN vals END AS vals, CASE WHEN $with_lists THEN offsets_ms END AS offsets_ms)

@@ -1,6 +1,7 @@
-"""The raw tables of a lake: which rows of a store make a partition, and how a partition becomes rows of an empty store.
+"""The raw tables of a lake: a store's rows as partitions, and partitions as rows of an empty store.
 
-docs/lake.md shows this table. A store's own numbers (series, loads, bills) are written as keys that are the same in every store.
+docs/lake.md shows this table. A store's own numbers (series, loads, bills) are written as keys that are equal
+in every store.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
 class RawTable:
     """A table of the lake.
 
-    `rows` selects `cluster`, `day` and the columns of a file from a store; if `by_stamp`, only rows of $cluster and of the day
-    [$from_ms, $to_ms), and only after a load that touches the day. `load` enters the rows of one cluster from the view lake_rows.
-    `day` names a row's day.
+    `rows` selects `cluster`, `day` and the columns of a file from a store; if `by_stamp`, only rows of
+    $cluster and of the day [$from_ms, $to_ms), and only after a load that touches the day. `load` inserts the
+    rows of one cluster from the view lake_rows. `day` describes a row's day.
     """
 
     name: str
@@ -42,19 +43,19 @@ class RawTable:
 
 
 def _plain(name: str, day: str, at: str, order: str, cluster: str = "cluster") -> RawTable:
-    """A table whose rows name their cluster (otherwise NULL), and are written as they are."""
+    """A table written unchanged, whose rows name their cluster (otherwise NULL)."""
     exclude = "* EXCLUDE (cluster)" if cluster == "cluster" else "*"
     rows = f"SELECT {cluster} AS cluster, {at} AS day, {exclude} FROM {name}"  # noqa: S608 - names of our own
     entered = "SELECT $cluster::VARCHAR AS cluster, *" if cluster == "cluster" else "SELECT DISTINCT *"
     return RawTable(name, day, rows, f"INSERT INTO {name} BY NAME {entered} FROM lake_rows", order)
 
 
-# What a source was asked for is known of each of its clusters.
+# Queries of a source concern all of its clusters.
 _SOURCES = "(SELECT DISTINCT source, cluster FROM series UNION SELECT DISTINCT source, source FROM loads WHERE kind = 'slurm')"
 
 
 def _of_sources(name: str, keys: str) -> RawTable:
-    """A table of hours by source: what of a source is known is known of each of its clusters, and enters a store once."""
+    """A table of hours by source: written for each of the source's clusters, loaded once."""
     return RawTable(
         name,
         "its hour's",
@@ -65,9 +66,9 @@ def _of_sources(name: str, keys: str) -> RawTable:
     )
 
 
-# Names a load in every store.
+# Identifies a load in every store.
 _LOAD_KEY = "hash(l.kind, l.source, l.from_ms, l.to_ms, l.loaded_at)"
-# Of cut_states: a run of equal values that goes on over midnight is one again.
+# Joins runs of equal values in cut_states that were cut at midnight.
 STITCHED = """pieces AS (
     SELECT *, first_ms % 86400000 = 0 AND coalesce(max(last_ms) OVER w = first_ms, false) AS goes_on
     FROM cut_states
@@ -77,7 +78,7 @@ numbered AS (
     SELECT *, sum((NOT goes_on)::INTEGER) OVER (PARTITION BY series_id, value ORDER BY first_ms) AS number FROM pieces
 )
 SELECT series_id, value, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM numbered GROUP BY series_id, value, number"""
-# Names a bill in every store.
+# Identifies a bill in every store.
 _BILL_KEY = "hash(b.provider, b.source, b.format, b.billing_account_id, b.billing_period, b.digest, b.loaded_at, b.bill_id)"
 
 RAW = (
@@ -132,7 +133,7 @@ RAW = (
         SELECT s.series_id, r.* EXCLUDE (series_key)
         FROM lake_rows AS r JOIN series AS s ON s.key = r.series_key AND s.cluster = $cluster
         ORDER BY s.series_id, r.hour""",
-        # by time first: who reads an hour of a neighboring day reads no more of it
+        # by time first: a reader of one hour of a neighboring day then reads little more
         "hour, series_key",
         by_stamp=True,
     ),
@@ -155,7 +156,7 @@ RAW = (
         FROM cut
         UNION ALL
         SELECT NULL, NULL, load_key, kind, source, from_ms, to_ms, rows, dropped, loaded_at FROM told WHERE cluster IS NULL""",  # noqa: S608
-        # a load of several clusters is there once
+        # a load of several clusters is loaded once
         """INSERT INTO loads
         SELECT (SELECT coalesce(max(load_id), 0) FROM loads) + row_number() OVER (ORDER BY min(loaded_at), load_key), 0,
             any_value(kind), any_value(source), min(from_ms), max(to_ms), sum(rows)::BIGINT, sum(dropped)::BIGINT, min(loaded_at)
@@ -230,7 +231,7 @@ RAW = (
         "the first of its billing period",
         f"""SELECT NULL AS cluster, b.billing_period || '-01' AS day, {_BILL_KEY} AS bill_key, r.* EXCLUDE (bill_id)
         FROM bill_rows AS r JOIN bills AS b USING (bill_id)""",  # noqa: S608
-        # as the store has them since its migration 14: what differs from row to row, and once what many say alike
+        # as in the store since its migration 14: varying columns per row, and shared columns once
         """CREATE TEMP TABLE lake_bill_rows AS
         SELECT 1 AS batch_id, hash(*COLUMNS(* EXCLUDE (
             charge_key, charge_period_start, charge_period_end, billed_cost, effective_cost, list_cost, contracted_cost,
@@ -273,15 +274,15 @@ def enter(
     folder: Path,
     found: Iterable[LakeFile],
 ) -> None:
-    """Enter the rows of files, all of one cluster or of none, into the table. Makes the view lake_rows.
+    """Insert the rows of files, all of one cluster or of none, into the table.
 
-    Raises StoreError for a bill that two writers wrote into the lake.
+    Creates the view lake_rows. Raises StoreError for a bill that two writers wrote into the lake.
     """
     if not view_rows(con, files, folder, found):
         return
     if table.name == "bills" and (twice := con.execute(_TWICE).fetchone()):
         raise StoreError(
-            f"two writers hold the bill {twice[0]} of {twice[1]} in {files.shown()}",
+            f"two writers have the bill {twice[0]} of {twice[1]} in {files.shown()}",
             "gpucost lake info names the writers: let only one of them load this bill",
         )
     for statement in table.load.split(";\n"):
@@ -289,7 +290,7 @@ def enter(
 
 
 def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> bool:
-    """Make the view lake_rows of these files; False without files."""
+    """Create the view lake_rows of these files; False without files."""
     rows = parquet(files, folder, found)
     if rows:
         con.execute(f"CREATE OR REPLACE TEMP VIEW lake_rows AS {rows}")

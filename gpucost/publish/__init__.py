@@ -1,1 +1,1 @@
-"""What other tools read: rules and a dashboard for Prometheus and Grafana, metrics, a Kubernetes manifest."""
+"""Output for other tools: Prometheus rules, a Grafana dashboard, metrics, Kubernetes manifests."""

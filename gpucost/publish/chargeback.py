@@ -61,7 +61,11 @@ _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS
 
 
 class State(NamedTuple):
-    """`reasons` say why the figures are an estimate, none where nothing will change them; `missing` what a closed month lacks."""
+    """The state of a month.
+
+    `reasons`: why the figures are an estimate; empty if they are final. `missing`: the missing data of a closed
+    month.
+    """
 
     name: Standing
     reasons: tuple[str, ...]
@@ -71,13 +75,13 @@ class State(NamedTuple):
 def state_of(
     is_over: bool, coverage: Coverage, account: Reconciliation | None, expected: Iterable[str]
 ) -> State:
-    """The state of a month; `expected` are the bills that should be there and are not."""
+    """The state of a month; `expected` are the expected bills that are missing."""
     lacking = [f"the bill of {_NAMES.get(name, name)} is missing" for name in expected]
     if gaps := missing_text(coverage.gaps):
         lacking.insert(0, gaps)
     reasons = [*lacking] if is_over else ["the month is not over", *lacking]
     if account is None:
-        reasons.append("no bill was collected: prices are those of the price book, spot history and list")
+        reasons.append("no bill was collected: prices are from the price book, spot history and list")
     else:
         if not account.is_final:
             reasons.append("the bill is not final yet")
@@ -89,7 +93,10 @@ def state_of(
 
 
 def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[str]:
-    """Bills of the billing period `month` that are configured, or that the month before had, and that are not there."""
+    """Missing bills of the billing period `month`.
+
+    A bill is expected if it is configured, or if the previous month had one.
+    """
     before = f"{date.fromisoformat(f'{month}-01') - timedelta(days=1):%Y-%m}"
     rows = con.execute(
         "SELECT DISTINCT provider, format LIKE '%focus%', billing_period FROM bills WHERE billing_period IN ($1, $2)",
@@ -101,14 +108,14 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
     return sorted((wanted | set(config.bill_sections)) - there)
 
 
-_COLLECT = "--collect collects what the store lacks of the month; gpucost store info says what is there"
+_COLLECT = "--collect collects the missing data of the month; gpucost store info lists the existing data"
 LEDGER_BY = ("team", "cluster", "namespace", "workload", "day", "gpu_model", "capacity_type")
 
 
 class ChargebackQuery(NamedTuple):
-    """A month (`2026-10`), as a local period and by name; `now` is the moment up to which data can be expected.
+    """A month (`2026-10`), as a local period and by name; `now` is the time up to which data can be expected.
 
-    A month that is over is told as of its end, whenever that is asked: the same input gives the same bytes.
+    A month that is over is always computed as of its end: the same input gives the same bytes.
     """
 
     month: str
@@ -124,10 +131,10 @@ class ChargebackQuery(NamedTuple):
 
 
 class Bundle(NamedTuple):
-    """What a month's files say. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
+    """The content of a month's files. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
 
-    `workloads` are every one by team, and of the whole fleet under None; `waste` is the whole fleet's, also by team; `units` what
-    units of work cost, where progress was collected.
+    `workloads` are all workloads by team, with the whole fleet under None; `waste` is for the whole fleet, also by
+    team; `units` are unit costs, if progress was collected.
     """
 
     ask: ChargebackQuery
@@ -152,7 +159,7 @@ def read_bundle(
 ) -> Bundle:
     """The bundle of a month; its FOCUS files are written to `folder`.
 
-    Where the month holds no data, raises IncompleteError if it is over, else GpucostError.
+    Raises IncompleteError for a past month without data, GpucostError for any other.
     """
     return read_attributed(
         config, store, lambda con: _build(con, config, ask, folder, tell), ask.period, folder
@@ -197,32 +204,32 @@ def _build(
 
 
 def charge(row: Row) -> Decimal:
-    """What a row is charged: its cost, and its share of unallocated and shared costs where those are shared; or bought tokens."""
+    """The charge of a row: its cost and its shares of unallocated and shared costs, or bought tokens."""
     if row.shared is None:
         return row.api.api_cost if row.api else row.measures.cost
     return row.measures.cost + (row.shared.unallocated_cost or ZERO) + row.shared.shared_cost
 
 
-# Totals of which an adjustment is told.
+# The totals with an adjustment.
 _ADJUSTED = {
     "charge": "charged to teams",
     "unallocated_cost": "unallocated",
     "not_collected_cost": "not collected",
     "node_cost": "all nodes",
 }
-# What stands between the charge and the invoice, besides the classes of the bill's rows.
+# The lines between the charge and the invoice, in addition to the classes of the bill's rows.
 _LINES = {
     "charged": "charged to teams",
-    "estimated": "of it, estimates: on no bill",
-    "shared": "of it, shares of unallocated and shared costs",
-    "api": "of it, bought tokens, which the bill has as a class of its own",
-    "other_bills": "of it, hours of other bills and time zones",
-    "billed_less_effective": "billed less effective cost: fees of commitments, covered usage, amortized amounts",
+    "estimated": "estimates, which are on no bill",
+    "shared": "shares of unallocated and shared costs",
+    "api": "bought tokens, a class of their own",
+    "other_bills": "hours on other bills and in other time zones",
+    "billed_less_effective": "billed minus effective cost: commitment fees, covered usage, amortized amounts",
 }
 
 
 def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
-    """The index for people who read text; names cannot break out of their cells."""
+    """The index as Markdown; names cannot break out of their cells."""
     return (
         markdown_environment(reports_dir() / "chargeback")
         .get_template("index.md.j2")
@@ -231,7 +238,7 @@ def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
 
 
 def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
-    """The index as one page that needs nothing else, with `blocks` after its teams; names are escaped."""
+    """The index as one self-contained page, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
     return (
         environment()
@@ -241,7 +248,7 @@ def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block
 
 
 def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
-    """What the templates have besides the manifest: how money is written, and tables by column."""
+    """The templates' input in addition to the manifest: the format of money, and tables by column."""
     currency = manifest["currency"]
     totals = manifest["totals"]
     replaces = manifest["replaces"]
@@ -267,7 +274,7 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
             **({"Adjustment": money(adjustment, signed=True)} if replaces else {}),
         }
 
-    # of what teams are charged; the total beside it is of all nodes
+    # for the teams' charges; the total next to it is for all nodes
     estimated = float(sum((_exact(team["estimated_cost"]) for team in manifest["teams"]), ZERO))
     total = cells(
         totals | {"estimated_cost": estimated},
@@ -286,7 +293,7 @@ def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
 
 
 def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None, Decimal]]:
-    """From the charge to the invoice, in cents that add up."""
+    """The lines from the charge to the invoice, in cents that add up."""
     if invoice is None:
         return []
     shown = []
@@ -297,7 +304,7 @@ def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None
         if name != "rounding" and (rows or abs(cost) >= CENT):
             shown.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
     if difference := _exact(invoice["difference"]):
-        shown.append(("not explained", None, difference))
+        shown.append(("unexplained", None, difference))
     return in_cents(shown, _exact(invoice["billed_cost"]))
 
 
@@ -305,10 +312,10 @@ _LONGEST = 60
 
 
 def file_names(teams: Iterable[str]) -> dict[str, str]:
-    """A name of a file, without its suffix, for each team: of `a-z`, `0-9`, `-` and `_`, at most 80 long, unique in any case.
+    """A file name for each team, without suffix: `a-z`, `0-9`, `-` and `_`, at most 80 long, unique in any case.
 
-    A team that is called so keeps its name; others get what is left of theirs, and a digest of the whole of it, so that a
-    team's file is called the same whichever other teams there are.
+    A team with a valid name keeps it. Others get the valid part of their name and a digest of all of it, so that a
+    team's file name does not depend on other teams.
     """
     names: dict[str, str] = {}
     for team in sorted(set(teams), key=lambda team: (not _is_safe(team), team)):
@@ -329,7 +336,9 @@ def _is_safe(team: str) -> bool:
 
 @record
 class TeamCharge(Shape):
-    """What a team pays: its cost, its shares and the tokens that it bought. `file` is that of its files, without the suffix."""
+    """The charge of a team: its cost, its shares and its bought tokens. `file` is the name of its files, without
+    suffix.
+    """
 
     team: str
     file: str
@@ -347,7 +356,7 @@ class TeamCharge(Shape):
 
 @record
 class ChargeTotals(Shape):
-    """What all teams pay, and what the nodes cost: None where that is not known. `api_cost` is None where nothing was bought."""
+    """The charges of all teams, and the node cost, None if unknown. `api_cost` is None without bought tokens."""
 
     charge: Decimal
     cost: Decimal
@@ -366,7 +375,7 @@ class ChargeTotals(Shape):
 
 @record
 class Account:
-    """The reconciliation, in short."""
+    """A summary of the reconciliation."""
 
     sentence: str
     providers: tuple[str, ...]
@@ -381,7 +390,7 @@ class Account:
 
 @record
 class InvoiceLine:
-    """`charged`, what is not the bill's of that, then classes of the bill's rows; docs/chargeback.md."""
+    """A line: `charged`, its parts that are not on the bill, or a class of the bill's rows; docs/chargeback.md."""
 
     line: str
     rows: int | None
@@ -390,7 +399,7 @@ class InvoiceLine:
 
 @record
 class InvoiceBridge:
-    """How the charge leads to the invoice: `lines` and `difference` add up to `billed_cost`."""
+    """The steps from the charge to the invoice: `lines` and `difference` add up to `billed_cost`."""
 
     billed_cost: Decimal
     effective_cost: Decimal
@@ -401,7 +410,7 @@ class InvoiceBridge:
 
 @record
 class FigureChange:
-    """A figure of the bundle before and of this one."""
+    """A figure in the previous bundle and in this one."""
 
     before: float | None
     after: float | None
@@ -410,7 +419,7 @@ class FigureChange:
 
 @record
 class TeamChange:
-    """What a team paid and pays."""
+    """The previous and the current charge of a team."""
 
     team: str
     before: float
@@ -420,7 +429,7 @@ class TeamChange:
 
 @record
 class Replaced:
-    """What the figures differ from: those of the bundle that stood there before; `reasons` are what changed in what made them."""
+    """The differences from the previous bundle; `reasons` are the changed inputs."""
 
     state: Standing
     reasons: list[str]
@@ -439,9 +448,9 @@ class File:
 
 @record
 class Index(Shape):
-    """A bundle's index.json. `reasons` are why the figures are an estimate, `missing` what a month that is over lacks.
+    """A bundle's index.json. `reasons`: why the figures are an estimate; `missing`: missing data of a closed month.
 
-    `seal` is that of a month that is over.
+    `seal` is present for a month that is over.
     """
 
     month: str
@@ -470,10 +479,10 @@ _FIGURES = ("state", "teams", "totals")
 
 
 def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None) -> dict[str, Any]:
-    """The manifest of `bundle`, without its list of files. `previous` is the manifest that it takes the place of, if any.
+    """The manifest of `bundle`, without its list of files. `previous` is the manifest it replaces, if any.
 
-    `replaces` is what the figures differ from: those of the previous manifest of a month that was over, or, where they are the
-    same, whatever that one differed from, so that running again changes nothing.
+    `replaces` are the differences from the previous manifest of a closed month. If its figures are the same, its own
+    `replaces` are kept, so that a repeated run changes nothing.
     """
     view = bundle.overview
     ask = bundle.ask
@@ -510,15 +519,15 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
 
 
 def figures_digest(manifest: Mapping[str, Any], ledger: str) -> str:
-    """A digest of what a bundle says: its state, what teams are charged and of what, and the ledger."""
+    """A digest of a bundle's figures: its state, the teams' charges with their parts, and the ledger."""
     figures = json.dumps([*(manifest[key] for key in _FIGURES), ledger], sort_keys=True)
     return sha256(figures.encode("utf-8", "replace")).hexdigest()
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The manifest of the bundle in `folder`; None where there is no such directory.
+    """The manifest of the bundle in `folder`; None if the directory does not exist.
 
-    Raises GpucostError for a directory that is no bundle: it is not gpucost's to replace.
+    Raises GpucostError for a directory that is not a bundle: gpucost must not replace it.
     """
     if not folder.exists():
         return None
@@ -526,8 +535,8 @@ def read(folder: Path) -> dict[str, Any] | None:
         manifest = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if isinstance(manifest, dict) and manifest.get("schema") == SCHEMA:
             return manifest
-    message = f"{folder} is there and was not written by gpucost chargeback"
-    raise GpucostError(message, "move it away, or name another --out")
+    message = f"{folder} exists and was not written by gpucost chargeback"
+    raise GpucostError(message, "move it away, or use another --out")
 
 
 def _teams(bundle: Bundle) -> list[TeamCharge]:
@@ -535,7 +544,7 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
     rows = grouped((team, row) for row in bundle.overview.rows if (team := row.keys["team"]) is not None)
     teams = []
     for team, of_team in rows.items():
-        # a team without GPUs has a row of kind 'shared', or none but that of bought tokens
+        # a team without GPUs has a row of kind 'shared', or only one of bought tokens
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
         charged = sum(map(charge, of_team), ZERO)
         bought = sum((row.own_cost for row in of_team if row.api), ZERO)
@@ -572,7 +581,7 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
 
 
 def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
-    """How the charge leads to the invoice: less what is on no bill, and by class what the bill has besides."""
+    """The steps from the charge to the invoice: without unbilled amounts, and with the bill's other classes."""
     whole = {one.basis: one for one in account.statements if one.currency == account.currency}
     if not whole:
         return None
@@ -589,7 +598,7 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
         InvoiceLine("estimated", None, -estimated),
         InvoiceLine("shared", None, -shared),
         InvoiceLine("api", None, -bought),
-        # the hours of a month are not the same in any time zone, and a bill of another month may price some
+        # a month has different hours in another time zone, and another month's bill may price some of them
         InvoiceLine("other_bills" if abs(other) >= CENT else "rounding", None, other),
         *(InvoiceLine(row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
         InvoiceLine("billed_less_effective", None, billed.cost - effective.cost),
@@ -604,7 +613,7 @@ def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict
     if all(previous.get(key) == manifest[key] for key in _FIGURES):
         return previous.get("replaces")
     if not previous.get("is_over"):
-        return None  # a month that was still running was no statement
+        return None  # a month that was still running was not a statement
     charges = [{team["team"]: team["charge"] for team in side["teams"]} for side in (previous, manifest)]
     teams = []
     for team in sorted(set().union(*charges)):
@@ -626,16 +635,16 @@ def _exact(amount: float) -> Decimal:
 
 
 def _minus(after: float | None, before: float | None) -> float:
-    """Exact to the ninth decimal, which money has."""
+    """Exact to the ninth decimal, the precision of money."""
     return float(round(_exact(after or 0) - _exact(before or 0), 9))
 
 
 def write(
     bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mapping[str | None, Sequence[Block]]
 ) -> dict[str, Any]:
-    """Write every file of `bundle` into `folder`, where its FOCUS files are already; returns its manifest with their list.
+    """Write every file of `bundle` into `folder`, next to its FOCUS files; returns the manifest with their list.
 
-    `blocks` stand on the pages of teams, and those of None on the page of all teams and on the index.
+    `blocks` are for the pages of teams; key None is for the page of all teams and the index.
     """
     (folder / "teams").mkdir()
     lines = grouped((row.keys["team"], row) for row in bundle.ledger.rows)
@@ -662,7 +671,7 @@ def write(
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     state = bundle.state
     account = bundle.account
-    sentence = f"no bill of {bundle.ask.month} was collected, so nothing is reconciled"
+    sentence = f"no bill of {bundle.ask.month} was collected, so the reconciliation is missing"
     if account:
         sentence = account.sentence
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)
@@ -683,7 +692,7 @@ def _report(
 
 
 def _put(path: Path, text: str) -> None:
-    # names from a cluster can hold halves of surrogate pairs, which no file can
+    # names from a cluster can contain halves of surrogate pairs, which are invalid in a file
     path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
 
 
@@ -698,11 +707,11 @@ _RENAME_EXCHANGE = 2  # linux/fs.h
 
 @contextmanager
 def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = disk.PRIVATE) -> Iterator[Path]:
-    """A new directory, its files of this mode, that takes the place of `target` where the block ends and is gone where it raises.
+    """A new directory that replaces `target` at the end of the block, or is removed if the block raises.
 
-    `keeps` names what of the old directory goes over to the new one. One run at a time works in the directory above; what a
-    killed run left there is removed, and so are directories that were made for nothing. Raises GpucostError where another run is
-    at work or the directory cannot be written.
+    Its files have this mode. `keeps` names the parts of the old directory to carry over. Only one run at a time can
+    work in the parent directory; leftovers of a killed run and unneeded directories are removed. Raises GpucostError
+    if another run is at work or the directory cannot be written.
     """
     above = target.parent
     try:
@@ -717,14 +726,14 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
             disk.sync(above)
     except OSError as error:
         raise GpucostError(
-            f"cannot write {target}: {error.strerror or error}; what was there before is kept",
-            "--out names another directory",
+            f"cannot write {target}: {error.strerror or error}; the previous content is kept",
+            "use another directory for --out",
         ) from error
 
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """`folder` and those above it, made where they are not there, and gone again where the block raises and leaves them empty."""
+    """Make `folder` and its parents if missing; remove new empty ones if the block raises."""
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         disk.make_folder(folder)
@@ -743,7 +752,7 @@ def _alone(above: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise GpucostError(f"another run is writing to {above}", "wait until it is done") from None
+            raise GpucostError(f"another run is writing to {above}", "wait until it has finished") from None
         yield
     finally:
         os.close(descriptor)
@@ -758,7 +767,9 @@ def _carry_over(old: Path, new: Path, files: list[Path]) -> None:
 
 
 def _swap(new: Path, target: Path) -> None:
-    """After it `target` is the new directory; the old one, if any, stands where the new one was, or is gone."""
+    """Swap the directories: afterward `target` is the new one, and the old one, if any, is at the other path or
+    removed.
+    """
     if not target.exists():
         new.rename(target)
         return
@@ -775,7 +786,7 @@ def _swap(new: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Linux exchanges two directories in one step, on most file systems."""
+    """Exchange two directories in one step, with Linux on most file systems."""
     if sys.platform != "linux":
         return False
     try:

@@ -1,6 +1,6 @@
 -- reads: nodes, node_prices
--- writes: nothing; answers one row per (instance_type, region, capacity_type), or per name of nodes without an instance type: their price
--- invariant: a price is the mean of what such nodes cost last, over those that were up in the last 30 days of data; 'none' is no price
+-- writes: nothing; returns one row per (instance_type, region, capacity_type), or per name of nodes without an instance type: their price
+-- invariant: a price is the mean of the last prices of such nodes, over nodes that were up in the last 30 days of data; 'none' is not a price
 WITH recent AS (
     SELECT n.*, p.price_per_hour
     FROM nodes AS n

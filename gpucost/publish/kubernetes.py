@@ -1,4 +1,4 @@
-"""Kubernetes: a Helm chart of CronJobs that collect and charge, with the volume of their store."""
+"""A Helm chart of CronJobs that collect and charge, with the volume of their store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gpucost.render.templates import fill
 from gpucost.resources import reports_dir
 
 _NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-# What Kubernetes takes, by what the chart's schema calls it. An image has host, port, path, tag and digest.
+# Patterns of valid Kubernetes values, by their names in the chart's schema. An image has host, port, path, tag and
+# digest.
 _PATTERNS = {
     "image": r"[A-Za-z0-9][A-Za-z0-9._:/@-]*",
     "name": _NAME,
@@ -20,13 +21,13 @@ _PATTERNS = {
 
 
 def chart(image: str, timezone: str) -> dict[str, str]:
-    """The files of a Helm chart by their paths in it: jobs that collect and charge, and what they need. Values are the user's.
+    """The files of a Helm chart by path: jobs that collect and charge, and their objects.
 
-    Raises UsageError for an image that Kubernetes would refuse.
+    The user supplies the values. Raises UsageError for an image that Kubernetes would refuse.
     """
     if not re.fullmatch(_PATTERNS["image"], image) or len(image) > 253:
         raise UsageError(
-            f"--image {image!r} is not valid in Kubernetes", "for example registry.example.com/gpucost:1.0"
+            f"invalid --image {image!r} for Kubernetes", "for example registry.example.com/gpucost:1.0"
         )
     values = {"image": image, "timezone": timezone, "version": __version__, "patterns": _PATTERNS}
     folder = reports_dir() / "chart"

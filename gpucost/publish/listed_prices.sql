@@ -1,5 +1,5 @@
 -- reads: price_offers, purchase_fits, catalog_instances
--- writes: nothing; answers one row per (instance_type, capacity_type): the list price of a node
+-- writes: nothing; returns one row per (instance_type, capacity_type): the list price of a node
 -- invariant: the median over regions, each of which counts once for each provider
 WITH fitting AS (
     SELECT p.provider, p.type_name, p.instance_type, p.region, f.capacity_type, arg_max(p.price_per_hour, f.preference) AS price_per_hour

@@ -1,4 +1,4 @@
-"""The summary of a report, sent to people: Slack, mail."""
+"""The summary of a report as a message: Slack, mail."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Line = tuple[str, str, str]
 
 @record
 class Message:
-    """Title, figures and lines as (name, value, remark), in words; on one line each, without control characters.
+    """Title, figures and lines as (name, value, remark), in words, each on one line without control characters.
 
-    Nothing is escaped: each way of sending has its own characters to disarm.
+    Values are not escaped: each channel escapes its own special characters.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Message:
 
 
 def message_of(view: ReportView, link: str | None, top: int) -> Message:
-    """The message on `view`, whose rows are by one dimension: its totals and the `top` rows that cost most."""
+    """The message for `view`, whose rows are by one dimension: its totals and the `top` most expensive rows."""
     rows = [row for row in view.rows if row.kind == "allocated"]
     left = len(rows) - top
     warnings = view.coverage.warnings
@@ -123,7 +123,7 @@ def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
     return "" if share is None else f"{percent(share)} {of}".rstrip()
 
 
-# What Slack takes at most: https://docs.slack.dev/reference/block-kit/blocks
+# Limits of Slack: https://docs.slack.dev/reference/block-kit/blocks
 _SLACK_HEADER = 150
 _SLACK_SECTION = 3000
 
@@ -134,12 +134,12 @@ def as_text(message: Message) -> str:
 
 
 def as_html(message: Message) -> str:
-    """The message as one HTML page that asks for nothing from the network."""
+    """The message as an HTML page without external resources."""
     return _render("notify.html.j2", message)
 
 
 def as_slack(message: Message) -> dict[str, Any]:
-    """The message as the body of an incoming webhook of Slack: header, summary and link."""
+    """The message as the body of a Slack webhook: header, summary and link."""
     message = visible_parts(message)
     body = _render("notify.slack.j2", message, escape=_mrkdwn).strip()
     blocks: list[dict[str, Any]] = [
@@ -151,8 +151,8 @@ def as_slack(message: Message) -> dict[str, Any]:
     ]
     if message.link:
         link = _escaped(message.link)
-        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{link}|The whole report>"}})
-    # shown where there is no room for blocks, and read by screen readers
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{link}|Full report>"}})
+    # shown without room for blocks, and read by screen readers
     return {"text": _escaped(message.title), "blocks": blocks}
 
 
@@ -161,7 +161,7 @@ def _render(template: str, message: Message, escape: Callable[[str], str] | None
 
 
 def _mrkdwn(text: str) -> str:
-    """Text without what Slack reads as a link, a mention, or the end of a code block."""
+    """Escape text that Slack would read as a link, a mention, or the end of a code block."""
     return _escaped(text).replace("`", "'")
 
 
@@ -171,7 +171,7 @@ def _escaped(text: str) -> str:
 
 
 def _parts(body: str) -> list[str]:
-    """`body` in pieces that Slack takes, cut between lines; a code block that is cut goes on as one."""
+    """Split `body` into pieces that Slack accepts, between lines; a split code block continues as one."""
     parts: list[str] = []
     lines: list[str] = []
     size = 0
@@ -186,14 +186,15 @@ def _parts(body: str) -> list[str]:
     return [*parts, "\n".join(lines)]
 
 
-# Slack's answers, and the fix for each: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+# Slack's error responses, and the fix for each:
+# https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 _SLACK_FIXES = {
     "invalid_token": "the webhook was revoked: make a new one in Slack",
     "no_service": "the webhook was removed or disabled: make a new one in Slack",
     "no_active_hooks": "the webhook was disabled: make a new one in Slack",
-    "channel_not_found": "the channel of the webhook is gone: make a new webhook in Slack",
+    "channel_not_found": "the webhook's channel no longer exists: make a new webhook in Slack",
     "channel_is_archived": "the channel of the webhook is archived",
-    "action_prohibited": "an administrator of Slack forbids it",
+    "action_prohibited": "a Slack administrator forbids it",
     "posting_to_general_channel_denied": "the webhook may not post to the general channel",
 }
 
@@ -203,18 +204,20 @@ def send_to_slack(config: Slack, body: dict[str, Any]) -> None:
     url = secret("notify.slack", "webhook_url", config.webhook_url_file, config.webhook_url_env)
     if url is None:
         raise ConfigError(
-            "[notify.slack] names no URL",
+            "the URL of [notify.slack] is missing",
             "set webhook_url_env or webhook_url_file under [notify.slack] in gpucost.toml",
         )
-    # the URL is a secret: it is not repeated
+    # the URL is a secret, so it is not repeated
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
-        raise ConfigError("[notify.slack] the URL should begin with http:// or https:// and hold no blanks")
+        raise ConfigError(
+            "[notify.slack] the URL must begin with http:// or https:// and must not contain blanks"
+        )
     headers = {"Content-Type": "application/json; charset=utf-8"}
     answer = send("POST", url, readable_json(body).encode(), headers, "Slack")
     if not 200 <= answer.status < 300:
         fix = _SLACK_FIXES.get(answer.text.split(":")[0].strip(), "check the URL under [notify.slack]")
         raise GpucostError(
-            f"Slack at {answer.host} answered {answer.status}: {answer.text or 'nothing'}", fix
+            f"Slack at {answer.host} answered {answer.status}: {answer.text or 'empty response'}", fix
         )
 
 
@@ -223,14 +226,14 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def mail(config: Email, subject: str, text: str, html: str) -> EmailMessage:
-    """The mail as it is sent, with `text` for programs that show no HTML.
+    """The mail to send, with `text` for programs that do not show HTML.
 
-    Raises ConfigError where [notify.email] lacks an address, or where a header would hold a line break.
+    Raises ConfigError if [notify.email] lacks an address, or if a header would contain a line break.
     """
     if not config.sender or not config.recipients:
         missing = "recipients" if config.sender else "sender"
         raise ConfigError(
-            f"[notify.email] names no {missing}", f"set {missing} under [notify.email] in gpucost.toml"
+            f"{missing} of [notify.email] is missing", f"set {missing} under [notify.email] in gpucost.toml"
         )
     letter = EmailMessage()
     try:
@@ -238,26 +241,29 @@ def mail(config: Email, subject: str, text: str, html: str) -> EmailMessage:
         letter["From"] = config.sender
         letter["To"] = ", ".join(config.recipients)
     except ValueError:
-        raise ConfigError("a header of the mail would hold a line break, which is refused") from None
+        raise ConfigError("a header of the mail would contain a line break, which is refused") from None
     letter["Date"] = formatdate()
     letter["Message-ID"] = make_msgid("gpucost", domain=config.sender.rpartition("@")[2])
-    letter["Auto-Submitted"] = "auto-generated"  # RFC 3834: keeps vacation replies away
+    letter["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents vacation replies
     letter.set_content(text)
     letter.add_alternative(html, subtype="html")
     return letter
 
 
 def send_mail(config: Email, letter: EmailMessage) -> None:
-    """Hand `letter` to the server of [notify.email], again where it asks for patience or cannot be reached.
+    """Send `letter` through the server of [notify.email], with retries for temporary failures.
 
-    Raises ConfigError without a server, or where a password would travel in clear; GpucostError where the mail is not taken.
+    Raises ConfigError without a server, or if the password would be sent unencrypted; GpucostError if the mail is
+    refused.
     """
     if config.host is None:
-        raise ConfigError("[notify.email] names no host", "set host under [notify.email] in gpucost.toml")
+        raise ConfigError(
+            "host of [notify.email] is missing", "set host under [notify.email] in gpucost.toml"
+        )
     password = secret("notify.email", "password", config.password_file, config.password_env)
     if password is not None and config.encryption == "none" and config.host not in _LOOPBACK:
         raise ConfigError(
-            "[notify.email] would send the password in clear",
+            "[notify.email] would send the password unencrypted",
             'set encryption = "starttls" or "tls" under [notify.email]',
         )
 
@@ -285,19 +291,19 @@ def _send(config: Email, letter: EmailMessage, password: str | None) -> None:
             connect.login(config.username, password)
         refused = connect.send_message(letter)
     finally:
-        # the server may be gone by now: whether the mail was taken is known already
+        # the server may be gone by now; the result is already known
         with contextlib.suppress(OSError, smtplib.SMTPException):
             connect.quit()
     if refused:
-        # some were accepted: sending again would reach those twice
+        # some recipients were accepted: sending again would reach them twice
         raise GpucostError(
-            f"the mail server refused {', '.join(sorted(refused))}; the others got the mail",
+            f"the mail server refused {', '.join(sorted(refused))}; the others received the mail",
             "check recipients under [notify.email] in gpucost.toml",
         )
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether the mail was surely not taken, and may be in a moment."""
+    """Whether the mail was certainly not accepted, and may be on a retry."""
     match error:
         case smtplib.SMTPRecipientsRefused():
             return all(400 <= code < 500 for code, _ in error.recipients.values())
@@ -314,7 +320,7 @@ def _explained(config: Email, error: Exception) -> GpucostError:
             what = "refused the user name or password"
             fix = "check username and password_env or password_file"
         case smtplib.SMTPNotSupportedError():
-            what = f"cannot do what was asked: {error}"
+            what = f"does not support the request: {error}"
             fix = "check port, encryption and username under [notify.email]"
         case smtplib.SMTPRecipientsRefused():
             refused = sorted(error.recipients.items())
@@ -325,11 +331,11 @@ def _explained(config: Email, error: Exception) -> GpucostError:
             what = f"answered {error.smtp_code}: {_words(error.smtp_error)}"
             fix = "check [notify.email] in gpucost.toml"
         case smtplib.SMTPServerDisconnected():
-            what = f"broke off: {error}; the mail may have arrived"
-            fix = "look there before you send it again"
+            what = f"closed the connection: {error}; the mail may have arrived"
+            fix = "check whether it arrived before you send it again"
         case ssl.SSLError():
-            what = f"cannot be spoken to encrypted: {error.reason or error}"
-            fix = 'check ca_file, and whether the port wants encryption = "tls" (465) or "starttls" (587)'
+            what = f"failed to encrypt the connection: {error.reason or error}"
+            fix = 'check ca_file, and whether the port needs encryption = "tls" (465) or "starttls" (587)'
         case FileNotFoundError() if config.ca_file:
             return GpucostError(f"[notify.email] ca_file: cannot read {config.ca_file}")
         case _:

@@ -1,4 +1,4 @@
-"""Reports as metrics: text that Prometheus' own format and OpenMetrics both allow, so that every reader takes it."""
+"""Reports as metrics, in text that is valid Prometheus exposition format and OpenMetrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpucost.render.view import ReportView
 
-# What OpenMetrics calls units: a name ends with its unit. Money has none, since its currency is a label.
+# The units of OpenMetrics: a name ends with its unit. Money has none, since its currency is a label.
 _UNITS = ("seconds", "ratio", "gpu_hours")
 _MONEY = ("_cost", "_price_per_hour")
 _GPU = ("gpu_model", "capacity_type")
@@ -26,37 +26,37 @@ Labels = dict[str, str]
 Figures = Mapping[str, "Decimal | float | None"]
 
 _HELP = {
-    "gpucost_build_info": "Version of gpucost that wrote this.",
-    "gpucost_team_cost": "What a team's GPUs cost in the period.",
-    "gpucost_team_idle_cost": "The part of a team's cost that its GPUs idled away.",
-    "gpucost_team_shared_cost": "What a team takes of shared costs, besides its own.",
-    "gpucost_team_api_cost": "What a team's bought tokens cost in the period.",
-    "gpucost_team_gpu_hours": "GPU-hours that a team held in the period, by state: active, idle, unmeasured.",
+    "gpucost_build_info": "Version of gpucost that wrote this file.",
+    "gpucost_team_cost": "Cost of a team's GPUs in the period.",
+    "gpucost_team_idle_cost": "Idle part of a team's cost.",
+    "gpucost_team_shared_cost": "A team's share of shared costs, in addition to its own cost.",
+    "gpucost_team_api_cost": "Cost of a team's bought tokens in the period.",
+    "gpucost_team_gpu_hours": "GPU-hours allocated to a team in the period, by state: active, idle, unmeasured.",
     "gpucost_team_efficiency_ratio": "Active share of a team's measured GPU-hours.",
     "gpucost_team_spot_ratio": "Spot share of a team's GPU-hours of known capacity type.",
-    "gpucost_fleet_cost": "What all GPU nodes cost in the period, with and without anybody on their GPUs.",
-    "gpucost_fleet_idle_cost": "What GPUs cost while somebody held them and they idled.",
-    "gpucost_fleet_unallocated_cost": "What GPUs cost that nobody held, of all models and capacity types.",
-    "gpucost_fleet_not_collected_cost": "What was billed of GPU nodes while nobody saw who held them.",
-    "gpucost_fleet_capacity_gpu_hours": "GPU-hours that all GPU nodes offered.",
+    "gpucost_fleet_cost": "Cost of all GPU nodes in the period, allocated or not.",
+    "gpucost_fleet_idle_cost": "Cost of allocated but idle GPU time.",
+    "gpucost_fleet_unallocated_cost": "Cost of unallocated GPUs, over all models and capacity types.",
+    "gpucost_fleet_not_collected_cost": "Billed cost of GPU nodes for time without metrics of their holders.",
+    "gpucost_fleet_capacity_gpu_hours": "GPU-hours of capacity of all GPU nodes.",
     "gpucost_fleet_estimated_cost": "The part of the nodes' cost that no bill covers yet.",
     "gpucost_fleet_efficiency_ratio": "Active share of all measured GPU-hours.",
     "gpucost_fleet_spot_ratio": "Spot share of all GPU-hours of known capacity type.",
-    "gpucost_unallocated_cost": "What GPUs cost that nobody held.",
-    "gpucost_unallocated_gpu_hours": "GPU-hours that nobody held.",
-    "gpucost_gpu_price_per_hour": "What a GPU-hour cost on average, held or not.",
-    "gpucost_measured_ratio": "Measured share of the GPU-hours held.",
-    "gpucost_not_collected_seconds": "Time of the period that the cluster that misses most was not collected for.",
-    "gpucost_bridged_seconds": "Time that nobody saw and that counts as collected, of the cluster that has most of it.",
-    "gpucost_period_start_timestamp_seconds": "When the period begins.",
-    "gpucost_period_end_timestamp_seconds": "When the collected part of the period ends.",
+    "gpucost_unallocated_cost": "Cost of unallocated GPUs.",
+    "gpucost_unallocated_gpu_hours": "Unallocated GPU-hours.",
+    "gpucost_gpu_price_per_hour": "Mean cost per GPU-hour, allocated or not.",
+    "gpucost_measured_ratio": "Measured share of the allocated GPU-hours.",
+    "gpucost_not_collected_seconds": "Time of the period that was not collected, for the cluster with the most of it.",
+    "gpucost_bridged_seconds": "Time without metrics that counts as collected, for the cluster with the most of it.",
+    "gpucost_period_start_timestamp_seconds": "Start of the period.",
+    "gpucost_period_end_timestamp_seconds": "End of the collected part of the period.",
     "gpucost_period_elapsed_ratio": "Share of the whole period that the collected part covers.",
-    "gpucost_collected_timestamp_seconds": "Up to when metrics were collected.",
+    "gpucost_collected_timestamp_seconds": "Time up to which metrics were collected.",
 }  # fmt: skip
 
 
 class PeriodViews(NamedTuple):
-    """The two reports that the metrics of one period come from, and the period as a whole: `by_team` may end before it does."""
+    """The two reports behind the metrics of one period, and the whole period; `by_team` may end earlier."""
 
     name: str
     whole: Period
@@ -66,7 +66,7 @@ class PeriodViews(NamedTuple):
 
 
 def openmetrics(periods: list[PeriodViews]) -> str:
-    """The metrics of all `periods` as text; figures are those of the reports. Ends with `# EOF`, a comment to others."""
+    """The metrics of all `periods` as text. Figures equal the reports. Ends with `# EOF`."""
     groups: list[tuple[Labels, Figures]] = [({"version": __version__}, {"gpucost_build_info": 1.0})]
     for views in periods:
         groups += [*_of_period(views), *_of_teams(views), *_of_gpus(views)]
@@ -139,7 +139,7 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
 
 
 def _of_gpus(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
-    """The unallocated GPUs, and the mean price of allocated and unallocated ones, by model and capacity type."""
+    """Unallocated GPUs, and the mean price of all GPUs, by model and capacity type."""
     sums: dict[tuple[str, ...], tuple[Decimal, float]] = {}
     for row in views.by_gpu.rows:
         labels = {name: row.keys[name] or "unknown" for name in _GPU} | {"period": views.name}
@@ -181,24 +181,22 @@ _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def group_url(url: str, job: str) -> str:
-    """Where the group of `job` is at the Pushgateway whose base URL is `url`. Raises UsageError for what cannot be."""
+    """The URL of the group of `job` at the Pushgateway `url`. Raises UsageError for invalid values."""
     if not url.startswith(("http://", "https://")) or "@" in url or "?" in url or "#" in url:
         raise UsageError(
             "--pushgateway takes a base URL without password, ? or #", "for example http://pushgateway:9091"
         )
     if not job or "/" in job:
-        raise UsageError(
-            f"--job {job!r} is no name of a job", "leave --job out, or give a word such as gpucost"
-        )
+        raise UsageError(f"invalid --job {job!r}", "leave out --job, or use a word such as gpucost")
     return f"{url.rstrip('/')}/metrics/job/{quote(job, safe='')}"
 
 
 def push(metrics: str, group: str) -> None:
-    """PUT `metrics` at the URL of their group. Raises GpucostError where the Pushgateway does not take them."""
+    """PUT `metrics` at the URL of their group. Raises GpucostError if the Pushgateway refuses them."""
     headers = {"Content-Type": _TYPE}
     answer = send("PUT", group, metrics.encode(), headers, "the Pushgateway", repeatable=True)
     if answer.status not in (200, 202):
         raise GpucostError(
-            f"the Pushgateway at {answer.host} answered {answer.status}: {answer.text or 'nothing'}",
-            "gpucost export openmetrics, without --pushgateway, shows what was sent",
+            f"the Pushgateway at {answer.host} answered {answer.status}: {answer.text or 'empty response'}",
+            "run gpucost export openmetrics without --pushgateway to see the metrics",
         )

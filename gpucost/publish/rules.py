@@ -1,4 +1,4 @@
-"""Files for Prometheus and Grafana, from the templates in reports/: recording and alerting rules, a dashboard."""
+"""Files for Prometheus and Grafana from the templates in reports/: rules and a dashboard."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def recording_rules(config: Config, prices: RulePrices) -> str:
-    """Recording rules (YAML): GPUs by namespace and state, unallocated GPUs by node, and their cost an hour.
+    """Recording rules (YAML): GPUs by namespace and state, unallocated GPUs by node, and their hourly cost.
 
-    Raises UsageError where the configuration names a metric or label that PromQL cannot spell.
+    Raises UsageError if the configuration names a metric or label that PromQL cannot spell.
     """
     for name in (config.activity.device_metric, config.activity.mig_metric):
         if not _METRIC.fullmatch(name):
             raise UsageError(
-                f"{name!r} is no metric name", "[activity] names metrics by letters, digits and underscores"
+                f"invalid metric name {name!r}",
+                "use letters, digits and underscores for metrics in [activity]",
             )
     return _filled(
         "recording-rules.yml.j2", config, prices=prices, activity=_measured(config, "device", "mig")
@@ -45,10 +46,10 @@ def recording_rules(config: Config, prices: RulePrices) -> str:
 
 
 def alerting_rules(config: Config, today: date) -> str:
-    """Alerting rules (YAML) with the thresholds of [alerts], else of [idle] and [targets], and the amounts of [[budgets]].
+    """Alerting rules (YAML) with the thresholds of [alerts], otherwise [idle] and [targets], and the [[budgets]].
 
-    They read what the recording rules record. Amounts in other currencies are converted at the rate of the first day of
-    the month that holds `today`; PriceError where there is none.
+    They use the results of the recording rules. Amounts in other currencies are converted at the rate of the first
+    day of the month of `today`; PriceError without a rate.
     """
     amounts = [(budget, budget_amount(config, budget, today.replace(day=1))) for budget in config.budgets]
     budgets = [(budget, round(amount, 2)) for budget, amount in amounts if amount is not None]
@@ -56,7 +57,7 @@ def alerting_rules(config: Config, today: date) -> str:
 
 
 def dashboard(config: Config) -> str:
-    """The Grafana dashboard as JSON, for import or provisioning: one per configuration, with its currency and targets."""
+    """The Grafana dashboard as JSON, for import or provisioning, with the configured currency and targets."""
     memory = _measured(config, "memory")
     power = _measured(config, "power")
     return (
@@ -66,9 +67,9 @@ def dashboard(config: Config) -> str:
 
 
 def _measured(config: Config, *parts: str) -> str:
-    """PromQL for what exporters of any version measure, in one unit, their labels spelled as dcgm-exporter 2 to 4.8 does.
+    """PromQL for the measurements of all exporter versions, in one unit.
 
-    If several exporters measure a device, the first listed counts.
+    Labels are spelled as in dcgm-exporter 2 to 4.8. If several exporters measure a device, the first listed counts.
     """
     terms = []
     for metric, series in activity_series(config.activity, *parts):
@@ -90,15 +91,16 @@ def _filled(template: str, config: Config, **values: Any) -> str:
     label = config.prometheus[0].cluster_label if config.prometheus else "cluster"
     if not _LABEL.fullmatch(label):
         raise UsageError(
-            f"{label!r} is no label name", "[prometheus] cluster_label takes letters, digits and underscores"
+            f"invalid label name {label!r}",
+            "use letters, digits and underscores for [prometheus] cluster_label",
         )
     return fill(template, config=config, cluster_label=label, gpu_resources=GPU_RESOURCES, **values)
 
 
 class RulePrice(NamedTuple):
-    """The price of a whole node an hour: by instance type and capacity type, or by `node`, its name, where it has no type.
+    """The hourly price of a whole node.
 
-    `region` None: wherever it is.
+    By instance type and capacity type, or by `node`, its name, if it has no type. `region` None means any region.
     """
 
     per_hour: Decimal
@@ -109,27 +111,29 @@ class RulePrice(NamedTuple):
 
 
 class RulePrices(NamedTuple):
-    """All prices of a set of rules, and in words where they are from."""
+    """All prices of a set of rules, and their source in words."""
 
     prices: tuple[RulePrice, ...]
     source: str
 
 
 def stored_prices(con: DuckDBPyConnection) -> RulePrices | None:
-    """The prices that the nodes in the store had last, in the report's currency; None where no node has one."""
+    """The last prices of the nodes in the store, in the report's currency; None without any."""
     prices = tuple(RulePrice(**row) for row in answer_rows(con, __package__, "current_prices"))
-    return RulePrices(prices, "what the nodes in the store cost last") if prices else None
+    return RulePrices(prices, "the last prices of the nodes in the store") if prices else None
 
 
 def listed_prices(con: DuckDBPyConnection, config: Config) -> RulePrices:
-    """Today's list prices by capacity type, in the middle over regions."""
+    """Today's list prices by capacity type, the median over regions."""
     load_offers(con, config)
     prices = tuple(RulePrice(**row) for row in answer_rows(con, __package__, "listed_prices"))
-    return RulePrices(prices, "list prices of the catalog, the median over regions: nothing is collected yet")
+    return RulePrices(
+        prices, "list prices of the catalog, the median over regions: no metrics are collected yet"
+    )
 
 
 def rule_prices(config: Config, store: Store) -> RulePrices:
-    """What nodes cost an hour, for rules that cannot ask the store: what it says last, else list prices."""
+    """Hourly node prices for rules without access to the store: its last prices, otherwise list prices."""
     if store.exists and (prices := read_attributed(config, store, stored_prices)) is not None:
         return prices
     with store.read() if store.exists else scratch_store() as con:

@@ -1,4 +1,4 @@
-"""What a closed month's figures were made from, so that they can be made again, or what changed be named."""
+"""The seal of a closed month: digests of its inputs, to reproduce its figures or name the changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
 
-# Sections of the configuration that decide figures; of `prices` the files by their content.
+# Sections of the configuration that affect figures; for `prices` the content of its files.
 _SECTIONS = (
     "timezone", "currency", "coverage", "clusters", "prices", "bills", "idle", "activity", "mig", "hami", "team_labels", "teams",
     "workload_types", "shared_costs", "slurm", "units", "serving",
@@ -30,7 +30,7 @@ _FILES = {"book", "fx_rates"}
 
 @record
 class SealedInput:
-    """What the store held of one source."""
+    """The store's data from one source."""
 
     kind: str
     source: str
@@ -40,10 +40,10 @@ class SealedInput:
 
 @record
 class Seal:
-    """Digests of all that a month's figures were made from, and of the figures.
+    """Digests of all inputs of a month's figures, and of the figures.
 
-    `algorithm` numbers what makes figures: the same numbers make the same figures of the same inputs. `configuration` has a
-    digest of each section that says something else than its defaults, and of the files it names.
+    `algorithm` is the version of the computation: the same versions make the same figures from the same inputs.
+    `configuration` has a digest of each section that differs from its defaults, and of the files it names.
     """
 
     program: str
@@ -55,13 +55,13 @@ class Seal:
 
 
 def inputs_of(con: DuckDBPyConnection, month: str, period: Period) -> tuple[SealedInput, ...]:
-    """What the store holds of a month, by kind and source."""
+    """The store's data for a month, by kind and source."""
     asked = {"month": month, "start": period.start_ms, "end": period.end_ms}
     return tuple(SealedInput(**row) for row in answer_rows(con, __package__, "seal_inputs", asked))
 
 
 def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput, ...], figures: str) -> Seal:
-    """The seal of these inputs and figures, by this program and configuration."""
+    """The seal for these inputs and figures, with this program and configuration."""
     sections = {name: getattr(config, name) for name in _SECTIONS}
     texts = {
         f"[{name}]" if not isinstance(value, str) else f"the {name}": config.model_dump_json(
@@ -76,13 +76,13 @@ def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What two seals, as index.json has them, differ in besides figures, each as a phrase."""
+    """The differences between two seals of index.json, except figures, each as a phrase."""
     changed = []
     if before["algorithm"] != after["algorithm"]:
         changed.append(f"the algorithm: {_numbers(before)} before, {_numbers(after)} now")
     if before["catalog"] != after["catalog"]:
         changed.append(
-            f"the catalog of prices and machines: that of {before['program']} before, of {after['program']} now"
+            f"the catalog of prices and machines: version {before['program']} before, {after['program']} now"
         )
     old = before["configuration"]
     new = after["configuration"]
@@ -96,7 +96,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         was = rows.get((kind, source))
         is_now = now.get((kind, source))
         if was != is_now:
-            changed.append(f"{kind} of {source}: {_rows(was)} before, {_rows(is_now)} now")
+            changed.append(f"{kind} from {source}: {_rows(was)} before, {_rows(is_now)} now")
     return changed
 
 

@@ -1,8 +1,8 @@
 -- reads: series, blocks, states, bills, bill_lines, bill_details, spot_prices, list_prices, component_prices, instance_types, slurm_runs, slurm_steps, slurm_devices, slurm_nodes, slurm_events, slurm_reservations, slurm_accounts, progress_series, progress_values, progress_runs; $start, $end in milliseconds; $month
--- writes: nothing: one row per (kind, source) with what the store holds of the month: rows, and a checksum
--- invariant: a checksum depends neither on the order of rows nor on the numbers that a load gives; of data that goes on, the part up to the month's end
+-- writes: nothing: one row per (kind, source) with the store's data for the month: rows, and a checksum
+-- invariant: a checksum depends neither on the order of rows nor on the numbers that a load assigns; continuing data counts up to the month's end
 WITH blocks_of AS (
-    -- of each series sums, weighted with the hour: what moves from one hour to another moves them
+    -- sums of each series, weighted by hour, so that moving a value to another hour changes them
     SELECT s.cluster, s.source, count(*) AS rows,
         md5_number_lower(row(s.metric, s.labels, count(*), sum(b.samples), sum(b.hour::HUGEINT * b.samples),
             sum(b.hour::HUGEINT * (b.value_sum * 1000)::HUGEINT), sum(b.hour::HUGEINT * b.first_offset_ms),

@@ -1,4 +1,4 @@
-"""Proof that a closed month's figures can be made again, or what changed since."""
+"""Proof that a closed month's figures can be reproduced, or the changes since."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 @record
 class Verification:
-    """A sealed bundle next to the figures as they are now.
+    """A sealed bundle compared with the figures now.
 
-    `altered` files differ from their digests; `changed` inputs from those that were sealed. `detail` says when the log noted the
-    seal, or why it is believed without (`is_listed`) or not.
+    `altered` files differ from their digests; `changed` inputs from the sealed ones. `detail` is the time of the seal
+    in the log, or the reason to trust it without one (`is_listed`) or not.
     """
 
     target: Path
@@ -68,22 +68,22 @@ class Verification:
 
     @property
     def error(self) -> GpucostError | None:
-        """What is wrong, None if nothing is."""
+        """The error of the verification, None if all checks pass."""
         if self.altered or not self.is_listed:
             what = ", ".join(self.altered) or f"index.json is {self.detail}"
             return GpucostError(
-                f"the bundle {self.target} is not what was sealed: {what}", "restore it from a copy"
+                f"the bundle {self.target} differs from its seal: {what}", "restore it from a copy"
             )
         if self.is_same:
             return None
         if self.changed:
             return GpucostError(
-                f"the figures of {self.month} cannot be made again: {'; '.join(self.changed)}",
-                "undo what changed, or charge anew: the new bundle shows old and new figures and the reason",
+                f"the figures of {self.month} cannot be reproduced: {'; '.join(self.changed)}",
+                "undo the changes, or run chargeback again: the new bundle shows old and new figures and the reason",
             )
         return GpucostError(
-            f"the figures of {self.month} differ although nothing changed that was sealed",
-            "gpucost store check says whether it is sound",
+            f"the figures of {self.month} differ although no sealed input changed",
+            "run gpucost store check to check the store",
         )
 
 
@@ -101,13 +101,13 @@ def verify(
             known: dict[str, datetime] = dict(log.seals(con, ask.month))
         is_listed = digest in known
         detail = f"sealed {iso(known[digest])}" if is_listed else "not in the log"
-        # the log of a store that was restored from a copy lacks seals: prove every byte
+        # the log of a store restored from a copy lacks seals: prove every byte
         if not is_listed and not files:
             blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, tell))
             stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
             write(bundle, now | stated, folder, blocks)
             is_listed = digest_of(folder) == digest
-            detail += "; every file can be made again" if is_listed else "; its files cannot be made again"
+            detail += "; every file can be reproduced" if is_listed else "; its files cannot be reproduced"
     figures = now["seal"]["figures"]
     is_same = figures == manifest["seal"]["figures"] or (
         not files and figures == figures_as_now(target, manifest)
@@ -130,7 +130,7 @@ _NEEDED: dict[str, TypeAdapter[Any]] = {
 
 
 def is_whole(manifest: dict[str, Any]) -> bool:
-    """Whether a sealed manifest has all that its figures can be made again from, and be compared with."""
+    """Whether a sealed manifest has all the data to reproduce and compare its figures."""
     try:
         figures_digest(manifest, "")
         for name, adapter in _NEEDED.items():
@@ -141,7 +141,7 @@ def is_whole(manifest: dict[str, Any]) -> bool:
 
 
 def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """The files of a sealed bundle that are not what its manifest says, or are gone; the manifest, where its seal says other."""
+    """The altered or missing files of a sealed bundle, including the manifest if its seal differs."""
     files = [
         one["file"]
         for one in manifest["files"]
@@ -162,7 +162,7 @@ _FORMER_COLUMN = "estimated_api_cost"
 
 
 def figures_as_now(folder: Path, manifest: dict[str, Any]) -> str:
-    """The digest of an unaltered bundle's figures in today's CSV, without the column that ledgers no longer have."""
+    """The digest of an unaltered bundle's figures in today's CSV format, without the column removed since."""
     with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
         header, *rows = [*csv.reader(ledger)] or [[]]
     at = [*header, _FORMER_COLUMN].index(_FORMER_COLUMN)

@@ -1,4 +1,7 @@
-"""Every question that gpucost answers, once: the command line, the Python API, MCP tools, schemas and docs are made from this."""
+"""The registry of all questions.
+
+The command line, the Python API, MCP tools, schemas and docs are made from it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ BRIEF_FORMATS = ("table", "json")
 
 
 class Question(NamedTuple):
-    """A question: the words of its command, the module with its function, and its line in the help of the program.
+    """A question: its command, its function, and its line in the help.
 
-    The function is called as the words are, with `_` between them. It takes a Request and options, and returns the answer.
-    `answer` is the class of its JSON, of this package if none is named. `topic` is its heading in the help if the table of
-    commands does not have it. `reads_files`: it can read other files than the store.
+    `words` is the command. The function has the same name, with `_` between the words; it takes a Request and options
+    and returns the answer. `answer` is the class of the JSON answer, in this package unless the path names another.
+    `topic` is the heading in the help if the table of commands does not list the question. `reads_files`: can read
+    files other than the store.
     """
 
     words: str
@@ -36,12 +40,12 @@ class Question(NamedTuple):
 
     @property
     def schema(self) -> str:
-        """The name of its JSON contract: gpucost.NAME/1."""
+        """The name of the JSON contract: gpucost.NAME/1."""
         return self.contract or self.words.replace(" ", ".")
 
     @property
     def function(self) -> Callable[..., Answer]:
-        """The function that answers it; importing it may take a while."""
+        """The function that answers the question; importing it can take a while."""
         function: Callable[..., Answer] = getattr(
             import_module(f"{__name__}.{self.module}"), self.words.replace(" ", "_")
         )
@@ -60,20 +64,20 @@ def _what_if(name: str, module: str, summary: str, *, reads_files: bool = False)
 
 
 _QUESTIONS = (
-    Question("report", "report", "What GPUs cost, who used them, and how much sat idle.", "gpucost.render.view:ReportView",
+    Question("report", "report", "GPU cost by team, with usage and idle time.", "gpucost.render.view:ReportView",
              formats=REPORT_FORMATS, takes_lake=True),
-    Question("waste", "waste", "Where GPU time was wasted, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
+    Question("waste", "waste", "Wasted GPU time, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
              takes_lake=True),
-    Question("queue", "queue", "Who waits for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
-    Question("findings", "findings", "What to do about waste, dearest first.", "findings.kinds:FindingsAnswer",
+    Question("queue", "queue", "Waiting times for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
+    Question("findings", "findings", "Actions against waste, most expensive first.", "findings.kinds:Findings",
              takes_lake=True),
-    Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses, what is still to come.",
+    Question("unit epoch", "units", "Each epoch of a training run: cost, trend, losses and the remaining cost.",
              "units.work:Epochs"),
-    Question("unit experiment", "units", "Experiments: tracked runs, sweeps, and jobs that no tracker knows.",
+    Question("unit experiment", "units", "Experiments: tracked runs, sweeps, and jobs without a tracker.",
              "units.work:Experiments"),
-    Question("unit requests", "units", "1,000 requests, by model and day.", "units.serving:Requests"),
-    Question("unit tokens", "units", "A million tokens, by model and day.", "units.serving:Tokens"),
-    Question("explain node", "explain.node", "What a node costs per hour at a moment, and why.",
+    Question("unit requests", "units", "Cost per 1,000 requests, by model and day.", "units.serving:Requests"),
+    Question("unit tokens", "units", "Cost per million tokens, by model and day.", "units.serving:Tokens"),
+    Question("explain node", "explain.node", "A node's price per hour at a moment, and its source.",
              "gpucost.price.explain:NodeExplained", formats=BRIEF_FORMATS),
     Question("explain team", "explain", "A team's cost, down to the rows of the bill.",
              "explain.costs:TeamExplained", formats=BRIEF_FORMATS),
@@ -81,37 +85,37 @@ _QUESTIONS = (
              "explain.costs:NamespaceExplained", formats=BRIEF_FORMATS),
     Question("explain workload", "explain", "A workload's cost, down to its pods and the rows of the bill.",
              "explain.costs:WorkloadExplained", formats=BRIEF_FORMATS),
-    Question("prices", "prices", "What a GPU costs where, and how that is known.", "gpucost.price.listing:PricesAnswer"),
-    Question("prices tco", "prices.tco", "What an hour of an own node costs, part by part.", "gpucost.price.onprem:TcoAnswer",
+    Question("prices", "prices", "GPU prices by provider and region, with their sources.", "gpucost.price.listing:PricesAnswer"),
+    Question("prices tco", "prices.tco", "The cost per hour of an on-prem node, part by part.", "gpucost.price.onprem:TcoAnswer",
              takes_store=False, contract="tco"),
-    Question("prices history", "prices.history", "How the spot price of an instance type moved.",
+    Question("prices history", "prices.history", "The spot price history of an instance type.",
              "gpucost.price.history:PriceHistory"),
-    Question("prices tokens", "prices.tokens", "What a million tokens costs, of which model at whom.",
+    Question("prices tokens", "prices.tokens", "Prices per million tokens, by model and provider.",
              "gpucost.price.tokens:TokenPricesAnswer", takes_store=False),
-    Question("quote", "quote", "What so many GPUs cost for so long, bought each way.", "gpucost.price.quote:Quote"),
-    Question("budget check", "budget", "Hold the month against them; exit with 3 where one is missed.",
+    Question("quote", "quote", "The cost of a number of GPUs for a time, by purchase option.", "gpucost.price.quote:Quote"),
+    Question("budget check", "budget", "Check the month against its budgets; exit with 3 if one is missed.",
              "budget.states:BudgetAnswer", contract="budget"),
-    Question("forecast", "budget.forecast", "What the month will come to, and within which range.",
+    Question("forecast", "budget.forecast", "The expected cost of the month, with its range.",
              "budget.forecast:ForecastAnswer"),
-    Question("anomalies", "budget.anomalies", "Days that broke their own pattern, and what did it.",
+    Question("anomalies", "budget.anomalies", "Days with unusual cost, and the causes.",
              "budget.patterns:AnomaliesAnswer"),
-    Question("policy check", "policy", "Hold the fleet against them; exit with 3 where one is broken.",
+    Question("policy check", "policy", "Check the fleet against rules; exit with 3 if one is broken.",
              "policy.rules:PolicyAnswer", contract="policy"),
-    Question("reconcile", "reconcile", "Where each billed dollar of a month went.",
+    Question("reconcile", "reconcile", "Reconcile each billed dollar of a month.",
              "reconcile.statement:Reconciliation"),
-    Question("diff", "diff", "What changed between two periods, and why.", "diff.parts:Diff"),
-    _what_if("spot", "spot", "Move on-demand usage to spot, interruptions counted."),
+    Question("diff", "diff", "Changes between two periods, and their causes.", "diff.parts:Diff"),
+    _what_if("spot", "spot", "Move on-demand usage to spot, including interruptions."),
     _what_if("schedule", "schedule", "Release idle GPUs, remove empty nodes, keep office hours."),
     _what_if("share", "share", "Let pods share GPUs: time slicing, MPS or MIG."),
     _what_if("rightsize", "rightsize", "Fewer GPUs for the same work, or a slice of one."),
     _what_if("plan", "plan", "Several changes together, none counted twice.", reads_files=True),
-    _what_if("reserve", "commitments", "Commit: how many instances, for how long, paid how."),
-    _what_if("buy", "commitments", "Own nodes beside the cloud: whether they pay, and from when on."),
-    _what_if("move", "move", "Run work elsewhere, or keep its data near: waiting, transfer and price."),
-    _what_if("tokens", "tokens", "A model's tokens from own GPUs, or bought."),
+    _what_if("reserve", "commitments", "Commit: how many instances, for how long, with which payment."),
+    _what_if("buy", "commitments", "Buy nodes next to the cloud: whether and when they pay off."),
+    _what_if("move", "move", "Run work elsewhere, or keep it near its data: waiting, transfer and price."),
+    _what_if("tokens", "tokens", "Serve a model's tokens from own GPUs, or buy them."),
 )  # fmt: skip
 QUESTIONS = {question.words: question for question in _QUESTIONS}
-#: The classes of all JSON answers that have a schema, by its name.
+#: The classes of all JSON answers that have a schema, by schema name.
 SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
@@ -119,14 +123,15 @@ SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
 
 
 def schema(name: str) -> str:
-    """JSON Schema (draft 2020-12) of an answer, as JSON text. Raises UsageError if no answer has that name."""
+    """The JSON Schema (draft 2020-12) of an answer, as JSON text.
+
+    Raises UsageError if no answer has that name.
+    """
     from gpucost.errors import UsageError
     from gpucost.render.schema import schema as schema_of
 
     if name not in SCHEMAS:
-        raise UsageError(
-            f"there is no schema of {name!r}", f"gpucost schema takes one of: {', '.join(SCHEMAS)}"
-        )
+        raise UsageError(f"schema not found: {name!r}", f"use one of: {', '.join(SCHEMAS)}")
     module, _, answer = SCHEMAS[name].partition(":")
     module = module if module.startswith("gpucost.") else f"{__name__}.{module}"
     return schema_of(name, getattr(import_module(module), answer))

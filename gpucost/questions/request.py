@@ -1,4 +1,4 @@
-"""What every question gets: the configuration, the store, the period, and the part of the fleet that it is about."""
+"""The input of every question: configuration, store, period and selection of the fleet."""
 
 from __future__ import annotations
 
@@ -35,42 +35,44 @@ if TYPE_CHECKING:
     from gpucost.render.view import Document, ReportView
     from gpucost.store.connection import Store
 
-# What goes when the program ends.
+# Cleaned up when the program ends.
 _ended = ExitStack()
 atexit.register(_ended.close)
 _MOST_GAPS = 5
-# The fields that say which part of the fleet a question is about.
+# The fields that select a part of the fleet.
 _SELECTED = ("teams", "namespaces", "clusters", "workloads", "users")
 DIMENSION_NAMES = (
-    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region,"
-    " zone, month, day, "
-    "hour, and of Slurm account, user, partition, qos, reservation"
+    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
+    "zone, month, day, hour, and for Slurm account, user, partition, qos, reservation"
 )
 
 
 class Client:
-    """Takes what a question reports besides its answer. This one keeps the notes and shows no progress."""
+    """Receives the notes and progress of a question.
+
+    This one keeps the notes and shows no progress.
+    """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.notes: list[str] = []
         self.quiet, self.verbose = quiet, verbose
 
     def note(self, text: str) -> None:
-        """Report something besides the answer, without secrets."""
+        """Report a note, without secrets."""
         self.notes.append(concealed(text))
 
     @contextmanager
     def status(self) -> Iterator[Callable[[str], None]]:
-        """Yield what to call with what is being done."""
+        """Yield a function that takes the name of the current step."""
         yield lambda _: None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A question to answer, with everything that it reads; files are read when they are first needed.
+    """The input of a question. Files are read when first needed.
 
-    `format` is how the answer will be written; a question may leave out what that format does not show. Properties
-    raise ConfigError.
+    `format` is the output format; a question can leave out data that the format does not show. Properties raise
+    ConfigError.
     """
 
     config_file: Path | None = None
@@ -89,12 +91,12 @@ class Request:
 
     @functools.cached_property
     def settings(self) -> Config:
-        """The configuration in force. For a lake, the store of the lake's figures replaces the configured one."""
+        """The configuration in force. For a lake, its store replaces the configured one."""
         return self._of_lake(self.lake) if self.lake else self.configured
 
     @functools.cached_property
     def store(self) -> Store:
-        """The store that the configuration names, not opened yet."""
+        """The configured store, not opened yet."""
         from gpucost.store.connection import Store
 
         return Store.of(self.settings)
@@ -124,11 +126,11 @@ class Request:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the answer will be rows of one table and nothing else."""
+        """Whether the answer is only the rows of one table."""
         return self.format in ("csv", "parquet")
 
     def attributed(self) -> Store:
-        """The store, attributed for this configuration. If that fails, a note says which costs it has instead."""
+        """The store, attributed for this configuration. If that fails, a note names the costs it has instead."""
         from gpucost import pipeline
 
         try:
@@ -136,35 +138,35 @@ class Request:
         except GpucostError as error:
             if self.store.exists:
                 self.note(
-                    f"note: costs are those of the configuration that the store was attributed for last: "
-                    f"{error}"
+                    f"note: costs are from the last configuration that the store was attributed for: {error}"
                 )
         return self.store
 
     def note(self, text: str) -> None:
-        """Report something besides the answer."""
+        """Report a note."""
         self.client.note(text)
 
     def status(self) -> AbstractContextManager[Callable[[str], None]]:
-        """Yield what to call with what is being done."""
+        """Yield a function that takes the name of the current step."""
         return self.client.status()
 
     @functools.cached_property
     def named_period(self) -> tuple[Period, str] | None:
-        """The period that the options name, and its name for people; None if they name none."""
+        """The period given by the options and its display name; None if they give none."""
         names = {name: getattr(self, name, None) for name in ("month", "start", "end", "last")}
         return parse_period(self.tz, self.now, **names)
 
     @property
     def given_period(self) -> Period | None:
-        """The period that the options name; None if they name none."""
+        """The period given by the options; None if they give none."""
         return self.named_period[0] if self.named_period else None
 
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:
-        """The period, its name, and why it was chosen: the named one, or the current month so far, or the newest with data.
+        """The period, its display name, and why it was chosen.
 
-        Raises GpucostError if the store has no data, UsageError for a period that cannot be read.
+        It is the period of the options, otherwise the current month so far, otherwise the newest month with data.
+        Raises GpucostError if the store has no data, UsageError for an invalid period.
         """
         from gpucost.questions.report.query import default_period
 
@@ -175,21 +177,21 @@ class Request:
 
     @property
     def period(self) -> Period:
-        """The period that is chosen."""
+        """The chosen period."""
         return self.chosen[0]
 
     @property
     def period_name(self) -> str:
-        """Its name for people."""
+        """The display name of the period."""
         return self.chosen[1]
 
     @property
     def scope_name(self) -> str:
-        """The part of the fleet that it is about, by name; empty for all of it."""
+        """The selected part of the fleet, by name; empty for all of it."""
         return ", ".join(text for name in _SELECTED for text in getattr(self, name, ()))
 
     def query(self, **more: Any) -> Query:
-        """The report's query for the options, with `more` of its fields."""
+        """The report query for the options, with `more` of its fields."""
         from gpucost.questions.report.query import Query
 
         fields: dict[str, Any] = {name: getattr(self, name, ()) for name in _SELECTED}
@@ -198,20 +200,20 @@ class Request:
         return Query(**{"now": self.now, **fields, **more})
 
     def report(self, **more: Any) -> ReportView:
-        """The report of that query. Raises GpucostError if there is none."""
+        """The report for that query. Raises GpucostError if there is none."""
         from gpucost.questions.report.reading import report
 
         return report(self.settings, self.store, self.query(**more))
 
     def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
-        """Notes on the times of the period that were not collected and that no one accepted, a line each."""
+        """Notes on gaps of the period that are not accepted, one line each."""
         from gpucost.questions.report.coverage import missed
 
         with self.store.read() as con:
             _, notices, _ = missed(con, period or self.period, self.now, self.settings.tz, clusters)
         notes = [f"note: {notice.message}" for notice in notices[:_MOST_GAPS]]
         if len(notices) > _MOST_GAPS:
-            notes.append(f"note: and {len(notices) - _MOST_GAPS:,} more such times")
+            notes.append(f"note: and {len(notices) - _MOST_GAPS:,} more such gaps")
         return tuple(notes)
 
     def note_gaps(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> None:
@@ -256,7 +258,10 @@ class WorkloadRequest(WorkloadSelection, PeriodOptions, Request):
 
 
 def with_notes(request: Request, document: Document, notes: Sequence[str]) -> Document:
-    """The document with notes as its last section, unless the client is quiet. For flat formats, notes are reported instead."""
+    """The document with notes as its last section, unless the client is quiet.
+
+    For flat formats, the notes are reported instead.
+    """
     from gpucost.render.view import Texts
 
     below = (Texts("Notes", tuple(notes)),) if notes and not request.client.quiet else ()
@@ -269,7 +274,7 @@ def with_notes(request: Request, document: Document, notes: Sequence[str]) -> Do
 
 @contextmanager
 def store_or_empty(settings: Config) -> Iterator[DuckDBPyConnection]:
-    """The store if there is one, otherwise an empty one in memory: the catalog can be read from either."""
+    """The store if it exists, otherwise an empty one in memory: the catalog can be read from either."""
     from gpucost.store.connection import Store, scratch_store
 
     store = Store.of(settings)

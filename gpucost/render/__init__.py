@@ -1,1 +1,1 @@
-"""A report's view as terminal text, Markdown, HTML, JSON, CSV and Parquet: renderers compute no money."""
+"""Renderers of a report's view: terminal, Markdown, HTML, JSON, CSV and Parquet. They compute no money."""

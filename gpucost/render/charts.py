@@ -1,6 +1,7 @@
-"""Charts as shapes: numbers to coordinates and words; the template writes them as SVG.
+"""Charts as shapes: coordinates and texts from numbers; the template writes them as SVG.
 
-Shapes are stretched to the width of the page, texts are not: shapes have coordinates of their own, texts stand at percentages.
+Shapes are stretched to the width of the page, but texts are not: shapes have their own coordinates, texts have
+percentages.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from gpucost.texts import shortened
 
 _MOST_LINES = 5
 _STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
-# from which value on, what it is divided by, and what that is called
+# smallest value for a unit, its divisor, and its suffix
 _SIZES = ((1_000_000_000, 1_000_000_000, "bn"), (1_000_000, 1_000_000, "M"), (10_000, 1_000, "k"))
 
 
 def ticks(highest: Decimal) -> list[Decimal]:
-    """Round values from 0 to `highest` or just above it; 0 and 1 where nothing is above 0."""
+    """Round values from 0 to `highest` or just above it; 0 and 1 if all values are 0."""
     if highest <= 0:
         return [ZERO, Decimal(1)]
     size = Decimal(10) ** (highest / _MOST_LINES).adjusted()
@@ -30,7 +31,7 @@ def ticks(highest: Decimal) -> list[Decimal]:
 
 
 def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
-    """Short ones, all in the same size: `$0`, `$500`, `$1,000`, or `$12k`."""
+    """Short labels, all with the same unit: `$0`, `$500`, `$1,000`, or `$12k`."""
     factor, name = next(((factor, name) for least, factor, name in _SIZES if values[-1] >= least), (1, ""))
     step = (values[1] / factor).normalize()
     decimals = max(0, -int(step.as_tuple().exponent))
@@ -45,7 +46,7 @@ def tick_texts(values: list[Decimal], unit: Unit, currency: str) -> list[str]:
 _LONGEST_IN_CHARTS = 40
 
 
-#: Height of a chart's shapes, whatever they are stretched to.
+#: Height of a chart's shapes, before they are stretched.
 HEIGHT = 1000
 #: Width of a moment, and of the column in it.
 BAND = 10
@@ -56,10 +57,10 @@ _LAST_LABEL = 0.96
 
 
 def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool = False) -> dict[str, Any]:
-    """A chart of stacked columns; of cost that is shared elsewhere on the page, its title says that it is not shared here.
+    """A chart of stacked columns. Its title has "before sharing" if costs are shared elsewhere on the page.
 
-    `shapes` are the layers' columns, `lines` and `labels` texts at percentages of an axis, `hints` tell of each moment; `titles`
-    and `rows` are the same figures as a table.
+    `shapes` are the layers' columns, `lines` and `labels` texts at percentages of an axis, `hints` the texts of the
+    moments; `titles` and `rows` are the same figures as a table.
     """
     values = ticks(max(stack.totals))
     top = values[-1]
@@ -71,14 +72,14 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
         return {"at": f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%", "text": text}
 
     count = len(series.moments)
-    # as many as a phone has room for; none so far right that it would leave the page
+    # as many as fit on a phone; none so far right that it would leave the page
     labeled = ((at, (at + 0.5) / count) for at in range(0, count, -(-count // _MOST_LABELS[series.step])))
     shown = (*stack.layers, Layer("Total", "named", stack.totals, stack.total))
     return {
         "title": f"{stack.title}{' before sharing' if before_sharing else ''}, by {series.step}",
         "total": words(stack.total) + (" GPU-hours" if stack.unit == "hours" else ""),
         "width": count * BAND,
-        # colors by place for names, by kind for what means the same in every report
+        # colors by rank for names, by kind for layers with the same meaning in every report
         "shapes": [
             {
                 "name": one.name,
@@ -105,7 +106,7 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
 
 
 def spark(values: Sequence[Decimal]) -> str:
-    """A path of columns, 20 high and as wide as there are values; the highest fills the height."""
+    """A path of columns, 20 high and as wide as the number of values; the highest fills the height."""
     highest = max(values, default=ZERO)
     path = ""
     for at, value in enumerate(values):
@@ -115,13 +116,13 @@ def spark(values: Sequence[Decimal]) -> str:
 
 
 def spark_words(values: Sequence[Decimal], step: Step, currency: str) -> str:
-    """What a sparkline shows, for those who do not see it."""
+    """A text alternative for a sparkline."""
     low, high = (figure_text(value, "money", currency, 2) for value in (min(values), max(values)))
     return f"cost by {step}: from {low} to {high}"
 
 
 def _paths(stack: Stack, top: Decimal) -> list[str]:
-    """Edges are rounded, not heights, so that layers touch without gap or overlap."""
+    """The path of one layer. Edges are rounded, not heights, so that layers touch without gap or overlap."""
     below = [ZERO] * len(stack.totals)
     paths = []
     for layer in stack.layers:
@@ -140,13 +141,13 @@ def _edge(value: Decimal, top: Decimal) -> int:
 
 
 def _hint(stack: Stack, moment: Moment, at: int, currency: str) -> str:
-    # the value first: a name in another direction of writing would move what follows it
+    # the value first: a name in another writing direction would move the text after it
     parts = [
         f"{_text(layer.values[at], stack, currency)} {shortened(layer.name, _LONGEST_IN_CHARTS)}"
         for layer in stack.layers
         if layer.values[at]
     ]
-    return "\n".join([moment.name, f"{_text(stack.totals[at], stack, currency)} in all", *parts])
+    return "\n".join([moment.name, f"{_text(stack.totals[at], stack, currency)} in total", *parts])
 
 
 def _text(value: Decimal, stack: Stack, currency: str) -> str:

@@ -1,4 +1,4 @@
-"""Reports for programs: flat CSV and Parquet."""
+"""Reports as flat CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ from gpucost.store.table_files import csv_text, harmless, save_rows
 def to_csv(view: ReportView) -> str:
     """One line per row: kind, the dimensions, every measure, currency. Empty is unknown or not applicable.
 
-    `cost` is that of the row's kind, also of what nobody held or nobody saw, and of bought tokens: the column adds up to what the
-    nodes cost, and what was bought.
-
-    What is shared by a rule of [[shared_costs]] stands in a column `shared_costs.NAME`. Text that a spreadsheet would run as a
-    formula begins with an apostrophe.
+    `cost` is the cost of the row's kind, including unallocated, not collected and bought tokens: the column adds up
+    to the node cost plus bought tokens. Amounts shared by a [[shared_costs]] rule are in a column
+    `shared_costs.NAME`. Text that a spreadsheet would run as a formula begins with an apostrophe.
     """
     columns, rows = flat_table(view)
     return csv_text([map(harmless, columns), *(map(_plain, row) for row in rows)])
 
 
 def to_parquet(view: ReportView, path: Path) -> None:
-    """The same columns and rows as in to_csv, typed, text as it is."""
+    """The columns and rows of to_csv, typed, with text unchanged."""
     save_rows(*flat_table(view), path)
 
 
-#: In flat rows they are the cost of a row of their kind: one column adds up to the total.
+#: In flat rows these are the cost of a row of their kind: one column adds up to the total.
 IN_COST = ("unallocated_cost", "not_collected_cost", "api_cost")
 
 
 def flat_table(view: ReportView) -> tuple[dict[str, str], list[list[Any]]]:
-    """The rows without any nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
+    """The rows without nesting, and the names and types of their columns: VARCHAR, DOUBLE, DECIMAL(38,9)."""
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
     kinds = (Measures, Unallocated, NotCollected, *([ApiCost] if view.totals_api else []))
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
@@ -56,7 +54,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: str | float | Decimal | None) -> str:
-    """No exponents: spreadsheets and awk read these."""
+    """Numbers without exponents, for spreadsheets and awk."""
     if value is None:
         return ""
     if isinstance(value, int | float):

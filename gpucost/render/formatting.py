@@ -1,4 +1,4 @@
-"""Figures as people read them: the same words in the terminal and in Markdown."""
+"""Figures as text, with the same words in the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "K
 _SOURCES = {
     "bill": "the bill",
     "price_book": "the price book",
-    "spot_history": "the history of spot prices",
+    "spot_history": "spot price history",
     "catalog": "catalog list prices",
 }
 _NOT_KNOWN = "–"
@@ -24,12 +24,12 @@ _UNITS_OF_SUM = {"hours": " h"}
 
 
 def cell(value: Value, column: Column, currency: str) -> str:
-    """One cell: thousands separated, as many decimals as the column has; a dash for what is not known."""
+    """One cell: thousands separated, with the column's decimals; a dash for unknown."""
     return figure_text(value, column.unit, currency, column.decimals)
 
 
 def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
-    """A value as people read it: money with its sign, hours with decimals, ratios (0-1) in percent, a dash for None."""
+    """A value as text: money with its sign, hours with decimals, ratios (0-1) in percent, a dash for None."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -44,7 +44,7 @@ def figure_text(value: Value, unit: Unit, currency: str, decimals: int) -> str:
 
 
 def sum_text(value: float, unit: Unit, currency: str) -> str:
-    """The sum beside a table's title, with its unit."""
+    """The sum next to a table's title, with its unit."""
     return figure_text(value, unit, currency, 1) + _UNITS_OF_SUM.get(unit, "")
 
 
@@ -54,40 +54,40 @@ def value_of(figure: Figure, currency: str) -> str:
 
 
 def share_of(figure: Figure) -> str:
-    """`18.6 %`, where a figure is a share of something."""
+    """`18.6 %`, for a figure that is a share."""
     return percent(figure.share) if figure.share_of else ""
 
 
 def remark_of(figure: Figure) -> str:
-    """What a figure is a share of, or its target and why that is unknown."""
+    """The whole of a share, or its target and why it is unknown."""
     return "; ".join(part for part in (figure.share_of, target_text(figure), figure.note) if part)
 
 
 def target_text(figure: Figure) -> str:
-    """`target > 70 %`, where it has one."""
+    """`target > 70 %`, for a figure with a target."""
     return "" if figure.target is None else f"target > {figure.target * 100:.3g} %"
 
 
 def remark(figure: Figure) -> str:
-    """Both of these."""
+    """The share and its remark."""
     return f"{share_of(figure)} {remark_of(figure)}".strip()
 
 
 def item_value(item: Item, currency: str) -> str:
-    """What something to do is worth."""
+    """The value of an item."""
     return f"{'≤ ' if item.is_most else ''}{figure_text(item.value, item.unit, currency, 2)}"
 
 
 def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[str]]]:
-    """What a reader must know of the figures, as (label, sentences)."""
+    """The facts for judging the figures, as (label, sentences)."""
     off = coverage.off
     unknown = coverage.unknown_capacity_gpu_hours
     lines = {
         "State": [coverage.state, *(coverage.reasons or ())] if coverage.state else [],
         "Measured": [
-            "no GPU-hours were held"
+            "no GPU-hours were allocated"
             if coverage.measured_ratio is None
-            else f"{percent(coverage.measured_ratio)} of the GPU-hours held"
+            else f"{percent(coverage.measured_ratio)} of the allocated GPU-hours"
         ],
         "Prices": _prices(coverage),
         "Billed": _billed(coverage, currency),
@@ -99,7 +99,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
                 for name in sorted({gap.cluster for gap in off})
             ),
         ],
-        # who signed what was not collected, and why
+        # accepted gaps, with name and reason
         "Accepted": [
             signed_text(alike)
             for alike in alike_gaps(gap for gap in coverage.not_collected if gap.accepted_by)
@@ -107,9 +107,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
         "Capacity": [f"type unknown for {unknown:,.1f} GPU-hours, left out of the spot ratio"]
         if unknown
         else [],
-        "Basis": [
-            f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is that of GPUs alone"
-        ]
+        "Basis": [f"{coverage.cost_basis}: CPU and memory are charged by request; idle cost is for GPUs only"]
         if coverage.cost_basis
         else [],
         "Reconciled": [coverage.reconciliation] if coverage.reconciliation else [],
@@ -136,7 +134,7 @@ def _prices(coverage: Coverage) -> list[str]:
 
 
 def _billed(coverage: Coverage, currency: str) -> list[str]:
-    """What is billed and what is not, where a bill covers anything, and in a bundle: without a bill all is an estimate."""
+    """Billed and estimated cost, if a bill covers anything or in a bundle: without a bill all is an estimate."""
     if not coverage.state and "bill" not in coverage.price_sources:
         return []
     billed, estimated = (
@@ -144,7 +142,7 @@ def _billed(coverage: Coverage, currency: str) -> list[str]:
     )
     if not coverage.estimated_cost:
         return [f"all of it: {billed}"]
-    return [f"{billed}; {estimated} is an estimate until its bill is collected"]
+    return [f"{billed}; {estimated} are an estimate until the bill is collected"]
 
 
 def _collected(coverage: Coverage) -> str:
@@ -154,7 +152,7 @@ def _collected(coverage: Coverage) -> str:
     ):
         clusters = len({gap.cluster for gap in missing})
         which = (
-            f" in the cluster that misses most, of {clusters}"
+            f" in the cluster with the largest gaps, of {clusters}"
             if clusters > 1
             else f" of {clusters_text(missing)}"
         )
@@ -168,13 +166,15 @@ def _collected(coverage: Coverage) -> str:
 
 
 def alike_gaps(gaps: Iterable[Gap]) -> list[list[Gap]]:
-    """Gaps of several clusters that are one: of the same time, families and reason."""
+    """Group gaps of several clusters with the same time, families and reason."""
     same = attrgetter("start", "end", "families", "reason", "accepted_by", "accepted_why")
     return list(grouped((same(gap), gap) for gap in gaps).values())
 
 
 def gap_text(alike: Sequence[Gap]) -> str:
-    """`502.0 h of prod were not collected, 2026-10-10 04:00 to 2026-10-31 00:00: … (nodes, pods)`, of one of `alike_gaps`."""
+    """`502.0 h of prod were not collected, 2026-10-10 04:00 to 2026-10-31 00:00: … (nodes, pods)`, for one of
+    `alike_gaps`.
+    """
     gap = alike[0]
     families = f" ({', '.join(gap.families)})" if gap.families else ""
     span = f"{local_text(gap.start)} to {local_text(gap.end)}"
@@ -182,7 +182,7 @@ def gap_text(alike: Sequence[Gap]) -> str:
 
 
 def signed_text(alike: Sequence[Gap]) -> str:
-    """The same, and who accepts it and why, where anybody does."""
+    """The text of a gap, with the name and reason if it was accepted."""
     gap = alike[0]
     return gap_text(alike) + (
         f"; accepted by {gap.accepted_by}: {gap.accepted_why}" if gap.accepted_by else ""
@@ -190,22 +190,22 @@ def signed_text(alike: Sequence[Gap]) -> str:
 
 
 def missing_text(gaps: Iterable[Gap]) -> str | None:
-    """What was not collected of a period that is over, and nobody signed; None where nothing."""
+    """The gaps that are not accepted; None without any."""
     texts = list(map(gap_text, alike_gaps(gap for gap in gaps if gap.is_missing)))
     if len(texts) > _GAPS_SHOWN:
-        texts[_GAPS_SHOWN:] = [f"and {len(texts) - _GAPS_SHOWN:,} more such times"]
+        texts[_GAPS_SHOWN:] = [f"and {len(texts) - _GAPS_SHOWN:,} more such gaps"]
     return "; ".join(texts) or None
 
 
 def clusters_text(gaps: Iterable[Gap]) -> str:
-    """The clusters that they are of, the first few by name."""
+    """The clusters of the gaps, the first few by name."""
     names = list(dict.fromkeys(gap.cluster for gap in gaps))
     more = f" and {len(names) - _CLUSTERS_SHOWN:,} more clusters" if len(names) > _CLUSTERS_SHOWN else ""
     return ", ".join(names[:_CLUSTERS_SHOWN]) + more
 
 
 def local_text(moment: datetime, between: str = " ") -> str:
-    """Local time to the minute, with its offset where clocks show it twice; with `T` between as --from and --to take it."""
+    """Local time to the minute, with its offset if clocks show it twice; with `T` between for --from and --to."""
     return (
         moment.strftime(f"%Y-%m-%d{between}%H:%M")
         if is_plain(moment)
@@ -214,10 +214,12 @@ def local_text(moment: datetime, between: str = " ") -> str:
 
 
 def is_plain(moment: datetime) -> bool:
-    """Whether clocks show the local time once."""
+    """Whether clocks show the local time only once."""
     return moment.replace(fold=0).utcoffset() == moment.replace(fold=1).utcoffset()
 
 
 def _plain(value: float | Decimal, decimals: int) -> str:
     text = f"{value:,.{decimals}f}"
-    return text.removeprefix("-") if not text.strip("-0.,") else text  # no minus on what rounds to nothing
+    return (
+        text.removeprefix("-") if not text.strip("-0.,") else text
+    )  # no minus sign on a value that rounds to zero

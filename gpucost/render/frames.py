@@ -1,4 +1,4 @@
-"""Answers as data frames, from the JSON that they are printed as."""
+"""Answers as data frames, from their JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpucost.render.data import IN_COST
 if TYPE_CHECKING:
     import pandas as pd
 
-# Lists of texts, everywhere and in what-ifs: what an empty one is a list of, only its name tells.
+# Lists of texts, in all answers and in what-ifs: for an empty list, only its name shows the type of its items.
 _TEXTS = ("by", "notes", "reasons")
 _TEXTS_OF_SCENARIOS = (*_TEXTS, "break_even", "time", "findings")
 
 
 def frame(answer: Any, notes: tuple[str, ...], exit_code: int) -> pd.DataFrame:
-    """The main rows of an answer; `df.attrs` has what stands beside its tables, `messages` and `exit_code`."""
+    """The main rows of an answer; `df.attrs` has its fields except tables, `messages` and `exit_code`."""
     import pandas as pd
 
     named = tables(answer)
@@ -29,9 +29,9 @@ def frame(answer: Any, notes: tuple[str, ...], exit_code: int) -> pd.DataFrame:
 
 
 def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
-    """The lists of rows in an answer, by their names, the main one first; those of what-ifs are called by their titles.
+    """The lists of rows in an answer by name, the main one first; for what-ifs by title.
 
-    The main one of a what-if is `positions`: what is paid today, and in the scenario. An answer without any list is one row.
+    The main list of a what-if is `positions`: today's and the scenario's cost. An answer without any list is one row.
     """
     if isinstance(answer, list):
         return {"rows": answer}

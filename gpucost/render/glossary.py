@@ -1,4 +1,4 @@
-"""What the words of reports mean: one definition and one denominator each, for pages, headers and docs/glossary.md."""
+"""Glossary: one definition and one denominator per term, for pages, headers and docs/glossary.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gpucost.records import record
 
 @record
 class Term:
-    """A word, what it means, and the titles of columns and figures that show it."""
+    """A term, its meaning, and the titles of columns and figures that show it."""
 
     name: str
     meaning: str
@@ -15,114 +15,109 @@ class Term:
 
     @property
     def anchor(self) -> str:
-        """Its place on a page: `spot-ratio`."""
+        """The anchor on a page: `spot-ratio`."""
         return self.name.lower().replace(" ", "-")
 
 
 TERMS = (
     Term(
         "GPU-hours",
-        "Hours for which GPUs were held, times how many: also called allocated. A MIG slice, a time-sliced slot or a fraction "
-        "counts as its part of the GPU. Allocated = active + idle + unmeasured.",
+        "Hours times the number of GPUs held, also called allocated. A MIG slice, a time-sliced slot or a "
+        "fraction counts as its part of the GPU. Allocated = active + idle + unmeasured.",
         ("GPU-hours", "GPU-hours held", "GPU-hours consumed"),
     ),
     Term(
         "Held",
-        "From the moment a pod is bound to a node, or a job starts, until it ends. Pulling an image holds; waiting does not.",
+        "From a pod's binding to a node, or a job's start, until its end. Pulling an image counts; waiting does not.",
     ),
-    Term(
-        "Cost",
-        "What held GPUs cost: their share of the node's price. All rows together: what the nodes cost.",
-        ("Cost",),
-    ),
+    Term("Cost", "The holder's share of the node's price. The sum of all rows is the node cost.", ("Cost",)),
     Term(
         "Allocated",
-        "What somebody held, in GPU-hours or as its cost: the sum of all teams. Cost is a share of node cost.",
+        "GPU-hours or cost of GPUs with a holder: the sum of all teams. Cost is a share of node cost.",
         ("Allocated",),
     ),
     Term(
         "Node cost",
-        "What the nodes cost: cost of teams + unallocated cost + not collected cost, to the last decimal.",
+        "The cost of all GPU nodes: cost of teams + unallocated cost + not collected cost, to the last decimal.",
     ),
     Term(
         "Active",
-        "Held time in which the GPU was measured at or above the idle threshold, 5 % unless you set another.",
+        "Allocated time with measured activity at or above the idle threshold, by default 5 %.",
         ("Active",),
     ),
     Term(
         "Idle",
-        "Held time in which the GPU was measured under the idle threshold. Its percentage is a share of allocated GPU-hours.",
+        "Allocated time with measured activity below the idle threshold. Its percentage is a share of allocated GPU-hours.",
         ("Idle", "Idle h", "Idle GPU-hours"),
     ),
     Term(
         "Idle cost",
-        "The part of the cost that fell into idle time. Its percentage is a share of allocated cost, never of the "
-        "cost of all nodes.",
+        "The cost of idle time. Its percentage is a share of allocated cost, never of the cost of all nodes.",
         ("Idle cost",),
     ),
     Term(
         "Unmeasured",
-        "Held time without a valid sample: neither active nor idle. Its percentage is a share of allocated GPU-hours.",
+        "Allocated time without a valid sample: neither active nor idle. Its percentage is a share of allocated GPU-hours.",
         ("Unmeasured",),
     ),
     Term(
         "Measured",
-        "Allocated GPU-hours with valid samples, as a share of all of them: what unmeasured leaves.",
+        "Allocated GPU-hours with valid samples, as a share of all allocated GPU-hours. The rest is unmeasured.",
         ("Measured",),
     ),
     Term(
         "Unallocated",
-        "Time of a running node's GPUs that nobody held. Hours are a share of capacity, money is a share of node cost.",
+        "GPU time of running nodes that no pod held. Hours are a share of capacity, money is a share of node cost.",
         ("Unallocated", "Unallocated cost", "Unallocated GPUs"),
     ),
     Term(
         "Unavailable",
-        "The part of unallocated time in which nobody could have held the GPU: the node was not ready or cordoned, or the GPU "
-        "was not allocatable.",
-        ("Of these unavailable", "Unavailable"),
+        "The part of unallocated time in which no pod could have held the GPU: the node was not ready or "
+        "cordoned, or the GPU was not allocatable.",
+        ("Unavailable",),
     ),
     Term(
         "Not collected",
-        "Time of which no metrics tell. It costs nothing, or what the bill says, in rows of its own. It is never "
-        "taken for unused.",
+        "Time without metrics. Its cost is zero, or the billed cost, in rows of its own. It never counts "
+        "as unallocated.",
         ("Not collected",),
     ),
     Term(
         "Bridged",
-        "A gap in the metrics of up to two hours, or `[coverage] max_bridge`: who held a GPU at both ends held it in between.",
+        "A gap in the metrics of up to two hours, or `[coverage] max_bridge`: pods at both ends held their GPUs in between.",
         ("Bridged",),
     ),
     Term(
         "API cost",
-        "What bought tokens cost, as bills say: beside what GPUs cost, and in no GPU-hour.",
+        "The cost of bought tokens on bills. It is separate from the cost of GPUs, and part of no GPU-hour.",
         ("API cost", "Bought tokens"),
     ),
     Term(
         "Waste",
-        "GPU time that did no good: idle, unallocated and lost time, and replicas beyond what the peak needs. `gpucost waste` "
-        "puts every GPU-hour in one line; its percentage is a share of node cost, of one team of its cost. A report shows the "
-        "parts that need no guess about workloads.",
+        "GPU time without use: idle, unallocated and lost time, and surplus replicas. `gpucost waste` puts "
+        "every GPU-hour in one row; its percentage is a share of node cost, or of the team's cost for one "
+        "team. A report shows the parts that do not depend on the type of workload.",
         ("Waste", "Wasted"),
     ),
     Term(
         "Efficiency",
-        "Active time as a share of active and idle time; unmeasured time is in neither. A target on it is unknown where too "
-        "little was measured, under 80 % unless you set another share.",
+        "Active time as a share of active and idle time; unmeasured time is in neither. Its target is "
+        "unknown if too little was measured, by default under 80 %.",
         ("Efficiency",),
     ),
     Term(
         "Spot ratio",
-        "Spot GPU-hours as a share of allocated GPU-hours whose capacity type is known.",
+        "Spot GPU-hours as a share of allocated GPU-hours with a known capacity type.",
         ("Spot ratio", "Spot"),
     ),
     Term(
         "Capacity",
-        "GPUs of running nodes, times the hours that they ran: allocated and unallocated GPU-hours together.",
+        "GPUs of running nodes times their running hours: allocated and unallocated GPU-hours together.",
     ),
     Term(
         "Over-allocated",
-        "Held GPU-hours beyond what the node has, as when more pods share a GPU than it has slots. Hours stay as held; costs are "
-        "scaled down to the node's cost.",
+        "Allocated GPU-hours beyond the node's capacity, for example if more pods share a GPU than it has "
+        "slots. Hours are kept; costs are scaled down to the node's cost.",
         ("Over-allocated",),
     ),
     Term(
@@ -132,10 +127,10 @@ TERMS = (
     ),
     Term(
         "Charged",
-        "What a team pays: its cost, and its share of costs that nobody holds where you share those.",
+        "The amount a team pays: its cost, plus its share of unallocated and shared costs if you share them.",
         ("Charged",),
     ),
 )
 
-#: The term that a column or figure of this title shows.
+#: The term for a column or figure of this title.
 OF_TITLE = {title: term for term in TERMS for title in term.titles}

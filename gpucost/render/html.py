@@ -1,4 +1,4 @@
-"""Reports as one HTML file that needs nothing else: no network, no fonts, no library."""
+"""Reports as one self-contained HTML file: no network, no fonts, no library."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 @record
 class Bar:
-    """One bar; its length is its share of the longest of the block, its color that of `kind` in charts.
+    """One bar; its length is its share of the block's longest, its color the color of `kind` in charts.
 
-    `note` stands behind the value.
+    `note` comes after the value.
     """
 
     label: str
@@ -62,9 +62,10 @@ class Bar:
 
 @record
 class Block:
-    """A section of its own: a sentence, figures, bars, a table and a list of items, each where there is one; `note` ends it.
+    """A section: a sentence, figures, bars, a table and a list of items, each optional; `note` ends it.
 
-    The table of the one that `is_searched` can be filtered, and names of teams, namespaces and workloads elsewhere lead there.
+    The table of a block that `is_searched` can be filtered, and names of teams, namespaces and workloads elsewhere
+    link to it.
     """
 
     title: str
@@ -79,9 +80,9 @@ class Block:
 
 @cache
 def environment() -> Environment:
-    """The templates of reports/html, and those of reports/chargeback, which use their macros; names are escaped.
+    """The templates of reports/html and reports/chargeback, which share macros; names are escaped.
 
-    Kept: a bundle renders the same templates for every team.
+    Cached: a bundle renders the same templates for every team.
     """
     from gpucost.render import templates as shared  # slow to import
 
@@ -104,14 +105,14 @@ def environment() -> Environment:
             value_of,
         )
     }
-    # pages of teams, which a caller may name
+    # pages of teams, passed by the caller
     templates.globals |= {"pages": {}, "term_of": OF_TITLE.get}
     return templates
 
 
 @cache
 def frame() -> dict[str, str]:
-    """`style` and `script`, to be put into a page as they are, and their digests for its Content-Security-Policy."""
+    """`style` and `script`, for inclusion in a page, and their digests for its Content-Security-Policy."""
     found = {}
     for name, file in (("style", "report.css"), ("script", "report.js")):
         text = (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
@@ -120,7 +121,7 @@ def frame() -> dict[str, str]:
 
 
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
-    """Lines that are sorted among each other; sums, which the first of each says, stay where they are."""
+    """Groups of lines that are sorted among each other; sums (the first item) stay in place."""
     return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
 
 
@@ -128,32 +129,32 @@ _DIMENSIONS = ("Team", "Namespace", "Workload", "GPU", "Cluster")
 
 
 def dimension_of(column: Column) -> str:
-    """What the names in a column are of, where the page can be searched for them; else nothing."""
+    """The dimension of a column's names, if the page can be searched for them; otherwise empty."""
     return column.title.lower() if column.title in _DIMENSIONS and column.unit == "text" else ""
 
 
 def sort_value(value: Value) -> str:
-    """What a number sorts by; nothing for text and for what is not known."""
+    """The sort value of a number; empty for text and unknown values."""
     if value is None or isinstance(value, str):
         return ""
     return f"{value:f}" if isinstance(value, Decimal) else f"{value:.9f}"
 
 
 def part(block: Block, currency: str, step: Step | None = None) -> dict[str, Any]:
-    """A block as the macro `part` takes it; trends are by `step`."""
+    """A block as input of the macro `part`; trends are by `step`."""
     longest = max((abs(float(bar.value)) for bar in block.bars), default=0.0)
     lengths = [f"{abs(float(bar.value)) / longest * 100:.2f}%" if longest else "0%" for bar in block.bars]
     return {"block": block, "currency": currency, "step": step, "lengths": lengths}
 
 
 def cards(view: ReportView) -> list[Figure]:
-    """What it cost, what of that was no use, and the ratios that have a target."""
+    """Cost, wasted parts of it, and the ratios with a target."""
     totals = view.totals
     nodes = view.node_totals
     api = view.totals_api
     shared = view.totals_shared
     whole = nodes.node_cost if nodes else totals.cost
-    found = [Figure("Cost", whole, "money", note="of all GPU nodes" if nodes else None)]
+    found = [Figure("Cost", whole, "money", note="for all GPU nodes" if nodes else None)]
     if nodes:
         found.append(part_of("Allocated", totals.cost, whole, OF_NODES))
         found.append(part_of("Unallocated", nodes.unallocated_cost, whole, OF_NODES))
@@ -161,20 +162,20 @@ def cards(view: ReportView) -> list[Figure]:
             found.append(part_of("Not collected", nodes.not_collected_cost, whole, OF_NODES))
     found.append(part_of("Idle", totals.idle_cost, totals.cost, OF_ALLOCATED))
     if shared and shared.costs:
-        found.append(Figure("Shared", shared.shared_cost, "money", note="on top"))
+        found.append(Figure("Shared", shared.shared_cost, "money", note="in addition"))
     if api:
-        found.append(Figure("Bought tokens", api.api_cost, "money", note="on top"))
+        found.append(Figure("Bought tokens", api.api_cost, "money", note="in addition"))
     return [*found, Figure("GPU-hours held", totals.allocated_gpu_hours, "hours"), *view.targets]
 
 
 def render(view: ReportView, *, blocks: Sequence[Block] = (), pages: Mapping[str, str] | None = None) -> str:
-    """The whole report as one file: style, script and charts inside, and nothing is loaded from anywhere.
+    """The whole report as one file, with style, script and charts, that loads no other file.
 
-    `blocks` follow the report's own sections; `pages` are those of teams, relative to this one. The view needs sections and
-    series. The same input gives the same bytes.
+    `blocks` follow the report's own sections; `pages` are the teams' pages, relative to this one. The view needs
+    sections and series. The same input gives the same bytes.
     """
     if view.series is None:
-        raise ValueError("the HTML report draws series: ask for them with Query(with_series=True)")
+        raise ValueError("the HTML report needs series: use Query(with_series=True)")
     series = view.series
     return (
         environment()
@@ -208,17 +209,17 @@ def _block(section: Section) -> Block:
 
 
 def _status(view: ReportView) -> str:
-    """What of the figures is still to come."""
+    """The missing or estimated parts of the figures."""
     coverage = view.coverage
     is_whole = coverage.is_complete and not coverage.not_collected_hours
-    parts = [] if is_whole else ["not collected in full"]
+    parts = [] if is_whole else ["not fully collected"]
     if coverage.estimated_cost:
-        parts.append("estimated in part" if coverage.billed_cost else "estimated: no bill covers it yet")
-    return "; ".join(parts) or "billed in full"
+        parts.append("partly estimated" if coverage.billed_cost else "estimated: not billed yet")
+    return "; ".join(parts) or "fully billed"
 
 
 def _charged(view: ReportView) -> dict[str, str] | None:
-    """Where the page says what each was charged, which its charts do not: None where nothing is shared."""
+    """The section with the charged amounts, which charts do not show; None if no costs are shared."""
     for place, section in enumerate(view.sections, 1):
         if isinstance(section, Table) and CHARGED in (column.title for column in section.columns):
             return {"id": f"part-{place}", "title": section.title, "column": CHARGED}

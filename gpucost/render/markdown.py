@@ -1,4 +1,4 @@
-"""Reports as Markdown, laid out by the template reports/report.md.j2."""
+"""Reports as Markdown, with the template reports/report.md.j2."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def render(page: Page) -> str:
 
 
 def brief(view: ReportView) -> str:
-    """The summary of a report alone, as the comment on a change shows it: three lines of Markdown."""
+    """The summary of a report as three lines of Markdown, for a comment on a change."""
     return environment(reports_dir()).get_template("brief.md.j2").render(summary=summary(view)) + "\n"
 
 
 def summary(view: ReportView) -> tuple[str, str, str]:
-    """What it cost; what of it was idle, and the ratios with a target; who cost most, and how far the figures can be trusted."""
+    """Cost; idle cost and the ratios with a target; most expensive rows and coverage."""
     totals = view.totals
     nodes = view.node_totals
     currency = view.currency
@@ -82,12 +82,12 @@ def summary(view: ReportView) -> tuple[str, str, str]:
     said = (
         f"{label.lower()} {'; '.join(trust[label])}" for label in ("Collected", "Prices") if label in trust
     )
-    return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'nothing'}", *said])
+    return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'none'}", *said])
 
 
 @cache
 def environment(folder: Path) -> Environment:
-    """For templates of Markdown in `folder`: text is escaped; of `| code` and `| block`, commands and files, not."""
+    """The environment for Markdown templates in `folder`: text is escaped, except `| code` and `| block`."""
     from gpucost.render import templates as shared  # slow to import
 
     templates = shared.environment(folder, escape=in_markdown)
@@ -96,14 +96,14 @@ def environment(folder: Path) -> Environment:
 
 
 def _code(text: str) -> str:
-    """A command to copy, in a fence longer than any run of backticks in it; to be marked as safe."""
+    """A command in a fence longer than any run of backticks in it; to be marked as safe."""
     fence = _fence(text, 1)
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{one_line(text)}{pad}{fence}"
 
 
 def _in_cell(code: str) -> str:
-    """A command to copy as it stands in a table, where a bar ends even code."""
+    """A command in a table cell. A bar would end even code there."""
     return re.sub(r"(\\*)\|", r"\1\1\\|", code)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RowFormat(StrEnum):
-    """How rows are written."""
+    """Output formats of rows."""
 
     table = "table"
     markdown = "markdown"
@@ -30,7 +30,7 @@ class RowFormat(StrEnum):
 
 Rows = Sequence[Sequence[Any]]
 
-# Rows of one table and nothing beside them.
+# Formats that contain only the rows of one table.
 FLAT = (RowFormat.csv, RowFormat.parquet)
 
 
@@ -43,14 +43,13 @@ def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
 
 
 def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
-    """The rows as a Parquet file, of the types that their values have. Raises UsageError for two columns of one name."""
+    """The rows as a Parquet file, with the types of their values. Raises UsageError for duplicate column names."""
     from gpucost.store.table_files import save_rows
 
     types = {name: _column_type([row[i] for row in rows]) for i, name in enumerate(columns)}
     if len(types) < len(columns):
         raise UsageError(
-            "Parquet has one column of a name, and here two have the same",
-            "give them names of their own, with AS",
+            "two columns have the same name, which Parquet does not allow", "rename one of them with AS"
         )
     texts = [
         [
@@ -63,7 +62,7 @@ def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
 
 
 def _column_type(values: Sequence[Any]) -> str:
-    """The DuckDB type that holds all of `values`; text where none does."""
+    """The DuckDB type for all of `values`; text if no other type fits."""
     there = [value for value in values if value is not None]
     kinds = {type(value) for value in there}
     if kinds == {bool}:
@@ -119,7 +118,7 @@ def _json(columns: Sequence[str], rows: Rows) -> str:
 
 
 def as_text(value: Any) -> str:
-    """`value` as tables and CSV show it, in one line."""
+    """`value` in tables and CSV, on one line."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -133,9 +132,9 @@ def as_text(value: Any) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """`value` as JSON knows it: decimals become numbers, instants ISO 8601, bytes hexadecimal.
+    """`value` in JSON: decimals become numbers, instants ISO 8601, bytes hexadecimal.
 
-    What is no number becomes null, and infinity, which JSON cannot spell as a number either, the word.
+    NaN becomes null. Infinity becomes a string, as JSON numbers cannot express it.
     """
     if isinstance(value, Decimal):
         return float(value)
@@ -155,7 +154,7 @@ def plain_value(value: Any) -> Any:
 
 
 def _are_numbers(columns: Sequence[str], rows: Rows) -> list[bool]:
-    """Which columns hold any number."""
+    """The columns with any number."""
     return [
         any(isinstance(row[at], int | float | Decimal) and not isinstance(row[at], bool) for row in rows)
         for at in range(len(columns))
@@ -171,8 +170,8 @@ _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
 class TableFit:
     """A table's columns, and how they share a line.
 
-    Columns of weight 0 always stay. Of the others the lighter ones come first, those of a group all or none: for weight 1 texts
-    are broken between words, for heavier ones nothing is. Figures, the columns that are not of text, are never broken.
+    Columns of weight 0 always stay. The lighter ones of the others come first, a group as a whole: for weight 1 texts
+    are broken between words, for heavier ones not at all. Columns of figures are never broken.
     """
 
     def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:
@@ -196,8 +195,9 @@ class TableFit:
             }
             for pattern in (r"\S+", _PIECE)
         ]
-        # The floors say how far texts of a line are narrowed, whole words first; this, from when on a column of weight 1 is worth
-        # its place: with one long word broken (a name of 40 characters) it still is, and the line's other texts are not narrowed.
+        # The floors limit how far texts of a line are narrowed, whole words first. `_short` is the least width that a
+        # column of weight 1 is kept for: one long word may be broken (a name of 40 characters), and the line's other
+        # texts are not narrowed.
         self._short = list(self.natural)
         for index in self.names:
             word = longest(index, r"\S+")
@@ -205,7 +205,7 @@ class TableFit:
             self._short[index] = max(title, min(_SHORT_WORD, word), min(_NARROWEST_TEXT, self.natural[index]))
 
     def shown(self, room: int) -> list[int]:
-        """Which columns there is room for."""
+        """The columns that fit."""
         found = [index for index, column in enumerate(self.columns) if not column.weight]
         for index, column in sorted(enumerate(self.columns), key=lambda pair: pair[1].weight):
             alike = [other for other, one in enumerate(self.columns) if one.group == column.group]
@@ -218,7 +218,7 @@ class TableFit:
         return sorted(found)
 
     def widths(self, shown: Sequence[int], room: int) -> list[int]:
-        """How wide each column is: texts are narrowed evenly, first between words, then behind - / . or _ in them."""
+        """The width of each column: texts are narrowed evenly, first between words, then after - / . or _ in them."""
         widths = list(self.natural)
         for floors in self._floors:
             for _ in range(sum_of(widths, shown) - room):
@@ -229,12 +229,12 @@ class TableFit:
 
 
 def sum_of(widths: Sequence[int], shown: Sequence[int]) -> int:
-    """Characters in a line of these columns."""
+    """The length of a line with these columns."""
     return sum(widths[index] + GAP for index in shown) - GAP
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Lines of at most `width`: broken between words, and words only where they are longer than that, behind - / . or _."""
+    """Lines of at most `width`, broken between words, and longer words after - / . or _."""
     from rich.cells import cell_len
 
     lines = [""]

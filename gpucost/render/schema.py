@@ -1,4 +1,4 @@
-"""JSON of answers and its JSON Schema: both from one TypeAdapter of the answer class."""
+"""JSON of answers and its JSON Schema, both from one TypeAdapter of the answer class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpucost.texts import readable_json
 
 
 class _Schemas(GenerateJsonSchema):
-    """Money is a number, an instant ends with Z, an object has no properties but its own, and these need no titles."""
+    """Money is a number, an instant ends with Z, an object has no other properties, and these need no titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic asks so
         return False
@@ -43,15 +43,15 @@ def _adapter(answer: Any) -> TypeAdapter[Any]:
 
 
 def to_dict(answer: Any) -> dict[str, Any]:
-    """What to_json prints, without its schema; money still Decimal, moments as they are."""
-    # a value of another type is printed as it is: tests hold answers against their schemas
+    """The output of to_json without its schema; money still Decimal, moments unchanged."""
+    # a value of another type is printed unchanged: tests check answers against their schemas
     kind: Any = type(answer)
     found: dict[str, Any] = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
     return found
 
 
 def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], list[list[Any]]]:
-    """Rows of one class as columns and values, all that to_dict has or those of `columns`; moments are text."""
+    """Rows of one class as columns and values, all of to_dict or only `columns`; moments are text."""
     found = list(map(to_dict, rows))
     names = list(columns or found[0])
     return names, [
@@ -60,35 +60,39 @@ def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], 
 
 
 def columns_of(row: Any) -> list[str]:
-    """What rows of a class have, but for dimensions."""
+    """The fields of rows of a class, without dimensions."""
     return list(_schema_of(_adapter(row))["properties"])
 
 
 def to_json(answer: Any, name: str, shape: Any = None) -> str:
-    """The answer as the JSON contract gpucost.NAME/1; `shape` is its class, if it is a dict. Raises TypeError for odd values."""
+    """The answer as the JSON contract gpucost.NAME/1; `shape` is its class, if it is a dict. Raises TypeError for
+    invalid values.
+    """
     kind: Any = shape or type(answer)
     shown = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
     return json_text({"schema": f"gpucost.{name}/1", **shown})
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    """JSON as every answer prints it: money as a number, instants in UTC. Raises TypeError or ValueError for what is none."""
+    """JSON in the format of every answer: money as a number, instants in UTC. Raises TypeError or ValueError for
+    invalid values.
+    """
     return readable_json(document, indent=2, allow_nan=False, default=plain) + "\n"
 
 
 def plain(value: object) -> object:
-    """Money as a JSON number, moments as ISO 8601 in UTC, for json.dumps. Raises TypeError for anything else."""
+    """Money as a JSON number, moments as ISO 8601 in UTC, for json.dumps. Raises TypeError for other values."""
     if isinstance(value, Decimal):
         return float(value)  # 15 significant digits: at least 6 decimals up to a billion
     if isinstance(value, datetime):
         return iso(value)
     if isinstance(value, date | Path):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no place in an answer")
+    raise TypeError(f"{type(value).__name__} is not allowed in an answer")
 
 
 def schema(name: str, shape: Any) -> str:
-    """JSON Schema (draft 2020-12) of the JSON contract gpucost.NAME/1, which `shape` is the class of, as JSON text."""
+    """JSON Schema (draft 2020-12) of the JSON contract gpucost.NAME/1 with the class `shape`, as JSON text."""
     found = _schema_of(_adapter(shape))
     contract = f"gpucost.{name}/1"
     found["properties"] = {"schema": {"const": contract}} | found["properties"]
@@ -108,7 +112,7 @@ def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def _settle(whole: Any, defs: dict[str, Any]) -> None:
-    """Does in a schema, and in all it is made of, what FLAT, HIDDEN and the names of Shape say."""
+    """Apply FLAT, HIDDEN and the names of Shape to a schema and its parts."""
     for part in whole.values() if isinstance(whole, dict) else whole:
         if isinstance(part, dict | list):
             _settle(part, defs)
@@ -129,7 +133,7 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
         if inner.get("additionalProperties"):
             whole["additionalProperties"] = inner["additionalProperties"]
         together = whole.setdefault("dependentRequired", {})
-        if "anyOf" in shape:  # all of it or nothing
+        if "anyOf" in shape:  # all of it or none of it
             own = {KEYS.get(one, one) for one in whole["properties"]}
             together |= {one: sorted(names) for one in sorted(names - own)}
         else:
@@ -144,7 +148,7 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
 
 
 def _used(shape: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    """The definitions that a schema comes to."""
+    """The definitions that a schema resolves to."""
     whole = json.dumps([shape, defs])
     used = {name: one for name, one in sorted(defs.items()) if json.dumps(f"#/$defs/{name}") in whole}
     return used if len(used) == len(defs) else _used(shape, used)

@@ -1,6 +1,7 @@
-"""Templates, of pages and of files for other programs.
+"""Templates of pages and of files for other programs.
 
-In pages, what comes from outside is text, with its hidden characters shown, and never markup."""
+In pages, text from outside is escaped, with its hidden characters shown.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from gpucost.texts import HIDDEN, visible_parts
 
 class _Template(Template):
     def render(self, *args: Any, **kwargs: Any) -> str:
-        """The template filled with values, of which none counts as markup, whatever kind of string it is."""
+        """Fill the template with values; none counts as markup, regardless of its string type."""
         return super().render(visible_parts(dict(*args, **kwargs)))
 
 
@@ -29,13 +30,13 @@ class _Environment(Environment):
 
 
 def environment(*folders: Path, escape: Callable[[str], str] | None = None, **settings: Any) -> Environment:
-    """For the templates of `folders`: whatever text they print is escaped, as HTML where no other `escape` is given.
+    """The environment for the templates of `folders`: all printed text is escaped, by default as HTML.
 
-    What templates mark as safe, and what their own macros made, is printed as it is.
+    Text that templates mark as safe, and the output of their own macros, is printed unchanged.
     """
 
     def escaped(value: object) -> object:
-        # all that is marked was made by a template: render lets nothing else in
+        # only templates can mark text: render removes other marks
         if escape is None or isinstance(value, Markup) or not isinstance(value, str):
             return value
         return Markup(escape(value))  # noqa: S704 - this is the escaping
@@ -52,17 +53,17 @@ def environment(*folders: Path, escape: Callable[[str], str] | None = None, **se
 
 def quoted(text: object) -> str:
     """`text` in double quotes with escapes that YAML and PromQL both read, on one line."""
-    # YAML takes some of the hidden characters for line breaks or refuses them, JSON leaves most as they are
+    # YAML treats some hidden characters as line breaks or refuses them, JSON leaves most unchanged
     return re.sub(HIDDEN, lambda match: f"\\U{ord(match[0]):08x}", json.dumps(str(text), ensure_ascii=False))
 
 
 def literal(text: str) -> str:
-    """`text` as Prometheus' templates print it: what would open an action of theirs is printed by one."""
+    """`text` for Prometheus templates: text that would open an action is printed by one."""
     return text.replace("{{", '{{ "{{" }}')
 
 
 def number(value: float | Decimal) -> str:
-    """`value` as PromQL reads it: 5, 0.7, 50000."""
+    """`value` in PromQL: 5, 0.7, 50000."""
     return f"{Decimal(str(value)).normalize():f}"
 
 
@@ -83,6 +84,6 @@ _FILES.filters |= {"quoted": quoted, "literal": literal, "number": number}
 def fill(template: str, **values: Any) -> str:
     """Fill reports/`template`, a file for another program; the result ends with one line break.
 
-    Nothing is escaped by itself: text from outside goes through the filters `quoted` and `literal`.
+    Automatic escaping is off: text from outside needs the filters `quoted` and `literal`.
     """
     return _FILES.get_template(template).render(**values).strip("\n") + "\n"

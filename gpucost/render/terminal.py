@@ -1,4 +1,4 @@
-"""Pages for a terminal: plain text in columns, with color only where it is asked for."""
+"""Pages for a terminal: plain text in columns, with optional color."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from gpucost.texts import unbroken, visible_parts
 _INDENT = 2
 _ALIKE_SHOWN = 3
 _STATUS_STYLES = {"met": "green", "missed": "red", "unknown": "yellow"}
-# Where nothing limits a line: that of a table, and of sentences.
+# Without a limit: the width of a table, and of sentences.
 _UNLIMITED = 10_000
 _PROSE = 100
 
 
 def render(page: Page, width: int | None, *, color: bool) -> str:
-    """The page in lines of at most `width` characters; None is as many as tables take.
+    """The page in lines of at most `width` characters; None fits the tables.
 
-    Columns of higher weight stand there only if there is room, the others are named.
+    Columns of higher weight appear only if they fit; the others are listed by name.
     """
     page = visible_parts(page, unbroken)
     target = io.StringIO()
@@ -66,7 +66,7 @@ class _Terminal:
     prose: int
 
     def print(self) -> None:
-        """Writes the page: its title, then every section in as many columns as there is room for."""
+        """Write the page: its title, then every section with as many columns as fit."""
         self.console.print(Text(self.page.title, style="bold"), width=self.prose)
         if self.page.subtitle:
             self.console.print(Text(self.page.subtitle, style="dim"), width=self.prose)
@@ -128,7 +128,7 @@ class _Terminal:
         ]
         if left_out:
             whole = f"--format {self.page.whole_in} has all."
-            self._remark(f"Left out for lack of room: {', '.join(left_out)}; {whole}")
+            self._remark(f"Columns left out to fit the width: {', '.join(left_out)}; {whole}")
 
     def _sum(self, table: Table) -> None:
         """A table that reads as arithmetic: label, hours × price = cost; the sums at the right edge."""
@@ -164,7 +164,7 @@ class _Terminal:
         self._indented(grid)
 
     def _items(self, section: Items) -> None:
-        """A ranked list; a command is never broken: it is there to be copied."""
+        """A ranked list; commands are never broken, so that they can be copied."""
         width = max(cell_len(item_value(item, self.page.currency)) for item in section.items)
         for at, item in enumerate(section.items):
             if at:
@@ -192,7 +192,7 @@ class _Terminal:
             self._notices(list(alike))
 
     def _notices(self, alike: list[Notice]) -> None:
-        """The first few of a kind: hundreds of nodes without a price are one problem. A fix they share is said once."""
+        """The first few of a kind: hundreds of nodes without a price are one problem. A shared fix appears once."""
         shown = alike[:_ALIKE_SHOWN]
         for index, notice in enumerate(shown):
             grid = _grid(GridColumn(style="yellow"), GridColumn(overflow="fold"), gap=1)

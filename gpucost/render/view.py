@@ -1,4 +1,4 @@
-"""What a report says, in numbers and words, before any format: built once, rendered by every format."""
+"""The content of a report, in numbers and words, before any format: built once, rendered by every format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LayerKind = Literal["named", "others", "unallocated", "not_collected", "active",
 
 @record
 class Moment:
-    """One step of the time axis: `2026-10-05`, or `2026-10-05 to 2026-10-11`; weeks begin on Monday. `short` fits an axis."""
+    """One step of the time axis: `2026-10-05`, or `2026-10-05 to 2026-10-11`; weeks begin on Monday. `short` fits an
+    axis.
+    """
 
     name: str
     short: str
@@ -38,7 +40,7 @@ class Moment:
 
 @record
 class Layer:
-    """One value per moment, and their sum. Of kind 'others' are those that are too small to stand alone, `name` says how many."""
+    """One value per moment, and their sum. Kind 'others' sums small layers; `name` gives their number."""
 
     name: str
     kind: LayerKind
@@ -48,7 +50,9 @@ class Layer:
 
 @record
 class Stack:
-    """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by moment."""
+    """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by
+    moment.
+    """
 
     title: str
     unit: Literal["money", "hours"]
@@ -59,9 +63,10 @@ class Stack:
 
 @record
 class Series:
-    """A period by its moments. `stacks` of money each add up to the report's total; `hours` to capacity, or to what was held.
+    """A period by moments. `stacks` of money each add up to the report's total; `hours` to capacity or allocated
+    time.
 
-    `method` tells in words how the figures came to be, as (what, how).
+    `method` explains the computation in words, as (term, explanation).
     """
 
     step: Step
@@ -71,7 +76,7 @@ class Series:
     method: tuple[tuple[str, str], ...]
 
 
-#: What a share is of: one denominator for a word, wherever it stands (docs/glossary.md).
+#: The whole of a share: one denominator per term everywhere (docs/glossary.md).
 OF_HELD = "of allocated GPU-hours"
 OF_CAPACITY = "of capacity"
 OF_ALLOCATED = "of allocated cost"
@@ -87,7 +92,8 @@ Status = Literal["met", "missed", "unknown"]
 class Measures:
     """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
 
-    `estimated_cost` is what no bill covers: of cost, and in rows of kind 'unallocated' and in totals of unallocated cost, too.
+    `estimated_cost` is the cost without a bill: of cost, and in rows of kind 'unallocated' and in totals of
+    unallocated cost too.
     """
 
     allocated_gpu_hours: float
@@ -107,7 +113,7 @@ class Measures:
 
 @record
 class Unallocated:
-    """What nobody held, in GPU-hours and money; `unavailable` is the part that nobody could have held."""
+    """Unallocated GPU-hours and cost; `unavailable` is the part that no pod could have held."""
 
     unallocated_gpu_hours: float
     unavailable_gpu_hours: float
@@ -116,7 +122,7 @@ class Unallocated:
 
 @record
 class NotCollected:
-    """What was billed of nodes while nobody saw who held them (docs/coverage.md), in GPU-hours and money."""
+    """GPU-hours and cost billed for nodes without metrics of their holders (docs/coverage.md)."""
 
     not_collected_gpu_hours: float
     not_collected_cost: Decimal
@@ -124,10 +130,10 @@ class NotCollected:
 
 @record
 class ApiCost:
-    """What bought tokens cost (docs/tokens.md), besides the cost of GPUs, and how many there were.
+    """Cost and number of bought tokens (docs/tokens.md), separate from the cost of GPUs.
 
-    `commitment_cost` is the part of provisioned throughput. Tokens are None if no bill counts them; `cached_tokens` are among the
-    prompt tokens.
+    `commitment_cost` is the part for provisioned throughput. Tokens are None if no bill counts them; `cached_tokens`
+    are part of the prompt tokens.
     """
 
     api_cost: Decimal
@@ -139,10 +145,10 @@ class ApiCost:
 
 @keyed_record
 class ApiModel(Shape):
-    """What a team bought of a model from a provider.
+    """A team's purchases of a model from a provider.
 
-    `source` is an `invoice` of its vendor or the `bill` of a cloud. The costs of prompt and generated tokens exclude what else
-    the seller charges for.
+    `source` is an `invoice` of its vendor or the `bill` of a cloud. The costs of prompt and generated tokens exclude
+    other charges of the seller.
     """
 
     team: str
@@ -161,11 +167,11 @@ class ApiModel(Shape):
 
 @record
 class Shared(Summary):
-    """What a row takes of costs that nobody holds (docs/shared-costs.md), besides its cost.
+    """A row's shares of unallocated and shared costs (docs/shared-costs.md), in addition to its cost.
 
-    `unallocated_cost` is its share of unallocated cost, `remaining_unallocated_cost` what nobody took a share of; both None where
-    that was not asked for, the latter also in rows that are not of kind 'unallocated'. `costs` are its shares by the names of
-    [[shared_costs]], below zero where the row's own cost went to others.
+    `unallocated_cost` is its share of unallocated cost, `remaining_unallocated_cost` the unshared rest; both are None
+    unless requested, the latter also in rows that are not of kind 'unallocated'. `costs` are its shares by the names
+    of [[shared_costs]], below zero if the row's own cost went to others.
     """
 
     unallocated_cost: Decimal | None
@@ -178,12 +184,12 @@ class Shared(Summary):
         return sum(self.costs.values(), ZERO)
 
     def printed(self) -> SharedAnswer:
-        """What was asked for of it, and nothing else."""
+        """The requested fields only."""
         costs = _SharedCosts(self.shared_cost, self.costs) if self.costs else None
         return SharedAnswer(self.unallocated_cost, self.remaining_unallocated_cost, costs)
 
     def as_total(self) -> SharedTotals:
-        """The same of all rows, where what remains of unallocated cost is told even if that is not known."""
+        """The same for all rows; includes the rest of unallocated cost even if it is unknown."""
         is_shared = self.unallocated_cost is not None or self.remaining_unallocated_cost is not None
         unallocated = (
             _UnallocatedShares(self.unallocated_cost, self.remaining_unallocated_cost) if is_shared else None
@@ -205,7 +211,7 @@ class _SharedCosts:
 
 @record
 class SharedTotals(Shape):
-    """With --share-unallocated the shares of unallocated cost, and what remains of that; shares of [[shared_costs]]."""
+    """Shares and rest of unallocated cost with --share-unallocated; shares of [[shared_costs]]."""
 
     unallocated: _UnallocatedShares | None
     costs: _SharedCosts | None
@@ -215,7 +221,7 @@ class SharedTotals(Shape):
 
 @record
 class SharedAnswer(Shape):
-    """The same of a row, which has what remains only where nobody held anything."""
+    """The shares of a row; only unallocated rows have a rest."""
 
     shared_unallocated_cost: Decimal | None = None
     remaining_unallocated_cost: Decimal | None = None
@@ -226,10 +232,10 @@ class SharedAnswer(Shape):
 
 @record
 class Row(Shape):
-    """One combination of dimension values; `unallocated` and `not_collected` are there in rows of these kinds only.
+    """One combination of dimension values; `unallocated` and `not_collected` exist only in rows of these kinds.
 
-    Rows of kind 'shared' held nothing: they are what was shared to a team without GPUs, or to nobody. Those of kind 'api' have
-    what bought tokens cost, which is in no GPU-hour.
+    Rows of kind 'shared' held no GPUs: they have the shared costs of a team without GPUs, or of no team. Rows of kind
+    'api' have the cost of bought tokens, which is part of no GPU-hour.
     """
 
     kind: Literal["allocated", "unallocated", "not_collected", "api", "shared"]
@@ -244,7 +250,7 @@ class Row(Shape):
 
     @property
     def own_gpu_hours(self) -> float:
-        """GPU-hours by its kind: held, unallocated or not collected."""
+        """GPU-hours by its kind: allocated, unallocated or not collected."""
         if self.unallocated:
             return self.unallocated.unallocated_gpu_hours
         if self.not_collected:
@@ -253,7 +259,7 @@ class Row(Shape):
 
     @property
     def own_cost(self) -> Decimal:
-        """Its cost, which by its kind is that of held, of unallocated or of not collected time, or of bought tokens."""
+        """The cost of the row's kind: allocated, unallocated or not collected time, or bought tokens."""
         if self.api:
             return self.api.api_cost
         if self.unallocated:
@@ -263,7 +269,9 @@ class Row(Shape):
 
 @record
 class NodeTotals:
-    """What the nodes offered and cost: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost, exactly."""
+    """Capacity and cost of the nodes: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost,
+    exactly.
+    """
 
     capacity_gpu_hours: float
     unallocated_gpu_hours: float
@@ -277,7 +285,7 @@ class NodeTotals:
 
 @record
 class PriceSource:
-    """A source of prices: its share (0-1) of the node cost, and the oldest day its prices are of."""
+    """A price source: its share (0-1) of the node cost, and its oldest price date."""
 
     name: str
     share: float
@@ -287,11 +295,11 @@ class PriceSource:
 
 @record
 class Gap(Shape):
-    """Time of a cluster that was not seen, or not in full; from `start` to `end`, in local time.
+    """Time of a cluster without complete metrics, from `start` to `end`, in local time.
 
-    'not_collected' may be signed, by whom and why; 'bridged' is short enough to count as collected; of 'partial' time an answer
-    was accepted that its server called partial, or nodes were left out, if it has families; 'off' is time that nothing was to be
-    seen of. `families` are what was missing.
+    'not_collected' can be accepted, by whom and why. 'bridged' is short enough to count as collected. 'partial' time
+    has accepted partial answers of a server, or, if it has families, missing nodes. 'off' is planned off time.
+    `families` are the missing families.
     """
 
     cluster: str
@@ -308,7 +316,7 @@ class Gap(Shape):
 
     @property
     def is_missing(self) -> bool:
-        """Whether figures lack something of this time, and nobody signed it."""
+        """Whether figures lack data of this time, and the gap is not accepted."""
         return (
             self.kind == "not_collected" or (self.kind == "partial" and bool(self.families))
         ) and not self.accepted_by
@@ -323,7 +331,7 @@ class MissingTime(Gap):
 
 @record
 class Notice:
-    """Something a reader of the figures should know, and what mends it."""
+    """A warning for readers of the figures, and its fix."""
 
     code: str
     message: str
@@ -332,7 +340,7 @@ class Notice:
 
 @keyed_record
 class CoverageAnswer(Shape):
-    """How far the figures can be trusted; `price_sources` are shares of node cost; the first three are told in bundles."""
+    """Coverage of the figures; `price_sources` are shares of node cost; only bundles have the first three fields."""
 
     state: Standing | None = None
     reasons: tuple[str, ...] | None = None
@@ -354,13 +362,13 @@ class CoverageAnswer(Shape):
 
 @keyed_record
 class Coverage(CoverageAnswer):
-    """How far the figures can be trusted. `not_collected_hours` is of the cluster that misses most, `bridged_hours` likewise.
+    """Coverage of the figures. `not_collected_hours` and `bridged_hours` are for the cluster with the most.
 
-    `is_complete` where the period is over and nobody needs to sign any more gaps. `cost_basis` is None for that of nodes.
-    `collected_to`, in local time, is where the known time of the cluster that lags most ends. Unpriced are the GPU-hours of
-    nodes without a price: of all that the nodes offered, or, where only some pods are asked for, of what these held. Billed and
-    estimated cost add up to what the nodes, or those pods, cost. `state` (final or estimate, and
-    the `reasons` for the latter) is told in a month's bundle alone; `reconciliation` says where the month's bill went.
+    `is_complete`: the period is over and all gaps are accepted. `cost_basis` is None for the basis "node".
+    `collected_to`, in local time, is the earliest end of the clusters' known time. Unpriced are the GPU-hours of
+    nodes without a price: of all nodes, or of the selected pods. Billed and estimated cost add up to the cost of the
+    nodes, or of those pods. Only a month's bundle has `state` (final or estimate) and `reasons`; `reconciliation` is
+    a sentence on the month's bill.
     """
 
     sources: tuple[PriceSource, ...]
@@ -372,7 +380,7 @@ class Coverage(CoverageAnswer):
 
     @property
     def gaps(self) -> list[Gap]:
-        """All of them, by time and cluster."""
+        """All gaps, by time and cluster."""
         gaps = (*self.not_collected, *self.bridged, *self.partial, *self.off)
         return sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end))
 
@@ -381,9 +389,9 @@ class Coverage(CoverageAnswer):
 class Column:
     """A column of a table.
 
-    `decimals` is the same in every row, so that the points stand under each other. Where there is no room for all columns,
-    those of the highest `weight` are left out first; those of weight 0 never. Columns of one `group` (parts of a sum, before and
-    after) are shown all or none.
+    `decimals` is the same in every row, so that decimal points align. If not all columns fit, columns of the highest
+    `weight` are left out first, columns of weight 0 never. Columns of one `group` (parts of a sum, before and after)
+    are shown all or none.
     """
 
     title: str
@@ -396,7 +404,7 @@ class Column:
 
 @record
 class Line:
-    """A row of a table; `flag` is a word of warning beside it, a sum stands out. `trend` is its cost by the report's moments."""
+    """A row of a table; `flag` is a short warning next to it, a sum is highlighted. `trend` is its cost by moment."""
 
     cells: tuple[Value, ...]
     flag: str | None = None
@@ -406,7 +414,7 @@ class Line:
 
 @record
 class Table:
-    """`has_header` False: the columns speak for themselves. `sum` stands beside the title."""
+    """`has_header` False: the columns need no titles. `sum` is next to the title."""
 
     title: str
     columns: tuple[Column, ...]
@@ -425,7 +433,7 @@ class Table:
         note: str | None = None,
         **marks: Callable[[Any], Any],
     ) -> Table:
-        """A line for each row, with what `marks` (flag, is_sum) make of it, and `sums` below."""
+        """A line for each row, with the result of `marks` (flag, is_sum), and `sums` below."""
         heads, values = zip(*columns, strict=True)
         lines = (
             Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()})
@@ -434,7 +442,7 @@ class Table:
         return cls(title, heads, (*lines, *sums), note)
 
 
-# A column, and what it shows of a row.
+# A column, and its value for a row.
 Shown = tuple[Column, Callable[[Any], Value]]
 
 
@@ -446,7 +454,7 @@ def shown(
     decimals: int = 1,
     **more: Any,
 ) -> Shown:
-    """A column of what `value` makes of a row, or of the attribute that it names, which is also its title where there is none."""
+    """A column with the result of `value` for a row, or the attribute it names, which is also the default title."""
     if callable(value):
         return Column(title or "", unit, decimals, **more), value
     name = value.replace("_", " ")
@@ -457,7 +465,7 @@ def shown(
 
 text = shown
 money = partial(shown, unit="money", decimals=2)
-# What is written already, set to the right as figures are.
+# Preformatted text, right-aligned like figures.
 figure = partial(shown, unit="price")
 number = partial(shown, unit="hours")
 count = partial(shown, unit="hours", decimals=0)
@@ -472,7 +480,7 @@ def dimension(name: str) -> Shown:
 
 @record
 class Figure:
-    """One figure with what it is a share of, or with its target and whether that is met."""
+    """One figure with the whole of its share, or with its target and whether it is met."""
 
     label: str
     value: Value
@@ -507,9 +515,9 @@ class Texts:
 
 @record
 class Item:
-    """Something to do: what it is worth (`note` says of what time; `is_most`: no more than that), why, and what shows it.
+    """An action: its value (`note`: over which time; `is_most`: an upper bound), its reason, and a command.
 
-    `patch` is what to apply, as text.
+    `patch` is text to apply.
     """
 
     title: str
@@ -525,7 +533,7 @@ class Item:
 
 @record
 class Items:
-    """Things to do, the first one first."""
+    """Actions in order of priority."""
 
     items: tuple[Item, ...]
     title: str = ""
@@ -536,9 +544,9 @@ Section = Table | Figures | Texts | Items
 
 @keyed_record
 class Page:
-    """What people read, before any format; money is in `currency`.
+    """The page for people, before any format; money is in `currency`.
 
-    `whole_in` is the format of the command that has also what tables leave out.
+    `whole_in` is the format that also has the columns left out of tables.
     """
 
     title: str
@@ -553,7 +561,7 @@ class Page:
 class Answer(Page):
     """A whole answer before any format: a page for people, `data` of the schema `name` for programs, and rows.
 
-    `notes` and `errors` are what to report besides it, after it is written; `exit_code` is that of the command.
+    `notes` and `errors` are reported after the answer is written; `exit_code` is the exit code of the command.
     """
 
     notes: tuple[str, ...] = ()
@@ -573,7 +581,7 @@ class Answer(Page):
         raise NotImplementedError
 
     def page(self, format: Literal["text", "markdown", "html"] = "markdown") -> str:
-        """The page that people read."""
+        """The page for people."""
         if format == "html":
             return self.html()
         from gpucost.render import markdown, terminal
@@ -581,11 +589,11 @@ class Answer(Page):
         return markdown.render(self) if format == "markdown" else terminal.render(self, None, color=False)
 
     def html(self) -> str:
-        """The page as HTML. Raises UsageError for an answer that has none."""
-        raise UsageError("this answer has no HTML page", "gpucost report has one")
+        """The page as HTML. Raises UsageError for an answer without one."""
+        raise UsageError("this answer has no HTML page", "use gpucost report")
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table of the answer by name, the main one first, as the JSON has it. Money is in floats."""
+        """Every table of the answer by name, the main one first, as in JSON. Money is in floats."""
         import pandas as pd
 
         from gpucost.render.frames import tables
@@ -604,7 +612,9 @@ class Answer(Page):
 
 @keyed_record
 class Document(Answer):
-    """An answer: `data` for programs, of the schema `name` (`shape` is its class, if it is a dict), and columns and rows."""
+    """An answer: `data` for programs, of the schema `name` (`shape` is its class, if it is a dict), and columns and
+    rows.
+    """
 
     name: str
     data: object
@@ -632,12 +642,12 @@ class Document(Answer):
 
 @keyed_record
 class ReportView(Answer, Summary):
-    """A whole report. `rows` and `totals` are what programs read, `sections` what people read; both hold the same figures.
+    """A whole report. `rows` and `totals` are for programs, `sections` for people; both have the same figures.
 
-    `sections` is empty and `series` None where the query asked for none. `totals_shared`, and `shared` of
-    every row, are None where nothing is shared. `totals_api` is None where no tokens were bought, `bought` tells of those that
-    were by team and model, and `api_known_to` is until when all of them are known. `blocks` stand on an HTML page after
-    its sections.
+    `sections` is empty and `series` None unless the query requested them. `totals_shared`, and `shared` of every row,
+    are None if no costs are shared. `totals_api` is None without bought tokens, `bought` has them by team and model,
+    and `api_known_to` is the time until which all of them are known. `blocks` come after the sections on an HTML
+    page.
     """
 
     period: Period
@@ -672,24 +682,24 @@ class ReportView(Answer, Summary):
         to_parquet(self, path)
 
     def html(self) -> str:
-        """The page as HTML. Raises UsageError for a report that was not made for one."""
+        """The page as HTML. Raises UsageError for a report without HTML data."""
         from gpucost.render.html import render
 
         if self.series is None:
-            raise UsageError("this report was not made for an HTML page", 'ask for it with format="html"')
+            raise UsageError("this report was not made for an HTML page", 'use format="html" for the report')
 
         return render(self, blocks=self.blocks)
 
     @property
     def targets(self) -> list[Figure]:
-        """The figures that have a target."""
+        """The figures with a target."""
         figures = (
             figure for section in self.sections if isinstance(section, Figures) for figure in section.figures
         )
         return [figure for figure in figures if figure.status]
 
     def printed(self) -> ReportAnswer:
-        """What programs read of it."""
+        """The report's data for programs."""
         names = [field.name for field in fields(NodeTotals)]
         return ReportAnswer(
             period=self.period,
@@ -709,7 +719,7 @@ class ReportView(Answer, Summary):
 
 @keyed_record
 class TotalsAnswer(Shape):
-    """The sums of all rows, and what the nodes offered and cost: null where only some pods are asked for."""
+    """The sums of all rows, and capacity and cost of the nodes: null if only some pods are selected."""
 
     measures: Measures
     capacity_gpu_hours: float | None
@@ -728,10 +738,10 @@ class TotalsAnswer(Shape):
 
 @keyed_record
 class ReportAnswer(Shape):
-    """What gpucost report --format json prints. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
+    """The output of gpucost report --format json. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
 
-    Rows have the dimensions of `by`: allocated ones by cost descending, then those of other kinds. `bought` is there where tokens
-    were bought: what each team bought of each model.
+    Rows have the dimensions of `by`: allocated ones by cost descending, then the other kinds. `bought` is present if
+    tokens were bought: the purchases of each team by model.
     """
 
     period: Period
@@ -743,13 +753,13 @@ class ReportAnswer(Shape):
     coverage: CoverageAnswer
 
 
-#: The column of what each pays: its cost and its shares.
+#: The column of the charge: cost plus shares.
 CHARGED = "Charged"
 ZERO = Decimal(0)
 
 
 def hours(gpu_ms: float) -> float:
-    """GPU-hours of GPU-milliseconds, to 9 decimals: sums of doubles carry noise beyond."""
+    """GPU-hours from GPU-milliseconds, to 9 decimals: sums of doubles carry noise beyond."""
     return round(gpu_ms / MS_PER_HOUR, 9)
 
 

@@ -1,4 +1,4 @@
-"""The store: one DuckDB file that holds what was collected and what was made of it."""
+"""The store: one DuckDB file with collected data and results."""
 
 from gpucost.store.connection import Store
 from gpucost.store.schema import SourceInfo, StoreInfo, TableInfo

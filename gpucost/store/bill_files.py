@@ -1,6 +1,7 @@
-"""Reads the files of a billing export strictly and in bulk, as text columns: Parquet in its place, the rest as one copy.
+"""Strict, bulk reading of billing export files as text columns.
 
-Nothing here touches the store: the work is done before its lock is taken, in memory that does not grow with the files.
+Parquet is read in place, other files as a Parquet copy. Nothing here touches the store: this work is done
+before its lock is taken, in memory that does not grow with the files.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-# Enough for a few row groups of both cores; what does not fit goes to the work directory.
+# Enough for a few row groups on both cores; the rest spills to the work directory.
 MEMORY_LIMIT = "600MB"
-# How exporters write that there is no value.
+# Texts that exporters write for missing values.
 BLANK = ("", "NULL", "null", "None")
 _NESTED = ("map", "struct", "list", "array", "json", "variant", "union")
 _LINE = re.compile(r"on Line: (\d+)")
@@ -47,14 +48,14 @@ _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 
 @record
 class RawFile:
-    """A file on disk, read as text: what it is called for the user, and which of its columns are wanted.
+    """A file on disk, read as text: its name for the user, and its required columns.
 
-    `kind` 'json' is one JSON document, whose keys stand for columns.
-    `columns` maps the names that the SQL uses to positions in `header`, None for a column that is not there; `maps` names maps,
-    each of keys to positions. `line_item` are the columns by which a line item is known, the first its id; empty without ids.
-    `times` are the columns of a charge's start and end, and of its billing period's; `numbers` those that hold numbers.
-    `blanks` are positions of text columns that hold what says that there is no value.
-    `has_marks`: byte order marks inside the text are left out of `path`.
+    `kind` 'json' is one JSON document, whose keys act as columns. `columns` maps the names used in SQL to
+    positions in `header`, None for a missing column; `maps` maps names of maps to their keys and positions.
+    `line_item` are the columns that identify a line item, its id first; empty without ids. `times` are the
+    columns of a charge's start and end, and of its billing period's; `numbers` are numeric columns. `blanks`
+    are positions of text columns with texts for missing values. `has_marks`: byte order marks inside the text
+    are left out of `path`.
     """
 
     path: Path
@@ -73,11 +74,11 @@ class RawFile:
 
 @record
 class Staged:
-    """A file that can be read as text columns, and what it is called for the user.
+    """A file that can be read as text columns, and its name for the user.
 
-    `path` is a copy of the wanted columns, or where `raw` is given the Parquet file itself. `maps` are the keys of maps whose
-    entries are columns, in their order. `repeats`: some of its rows agree in `row_digest`. `readings`: columns whose
-    texts are not as SQL reads them, each with the macro that makes them so, and its argument.
+    `path` is a copy of the required columns, or the Parquet file itself if `raw` is set. `maps` are the keys
+    of maps whose entries are columns, in their order. `repeats`: some of its rows have equal `row_digest`.
+    `readings`: columns whose texts need conversion, each with its macro and the macro's argument.
     """
 
     path: Path
@@ -90,7 +91,7 @@ class Staged:
 
 @contextmanager
 def workspace(directory: Path, *others: Path) -> Iterator[DuckDBPyConnection]:
-    """A connection of its own, outside any store, that sees `directory`, to which it spills, and other folders."""
+    """A connection outside any store that sees `directory` (also its spill folder) and `others`."""
     with duckdb.connect(":memory:", config=OFFLINE) as con:
         con.execute("SET TimeZone = 'UTC'")
         bound(con)
@@ -99,17 +100,17 @@ def workspace(directory: Path, *others: Path) -> Iterator[DuckDBPyConnection]:
 
 
 def bound(con: DuckDBPyConnection) -> None:
-    """Bounds the memory of a connection."""
+    """Limit the memory of a connection."""
     con.execute("SET memory_limit = $1", [MEMORY_LIMIT])
 
 
 def pattern(path: Path) -> str:
-    """What DuckDB reads as this file alone: it takes a path for a pattern, in which [ ], * and ? stand for others."""
+    """The pattern that matches only this file: DuckDB interprets [ ], * and ? in paths."""
     return glob.escape(str(path))
 
 
 def parquet_header(con: DuckDBPyConnection, path: Path, name: str) -> list[str]:
-    """The column names of a Parquet file. Raises DataError where it cannot be read."""
+    """The column names of a Parquet file. Raises DataError if it cannot be read."""
     try:
         return list(con.read_parquet(pattern(path)).columns)
     except duckdb.Error as error:
@@ -117,12 +118,13 @@ def parquet_header(con: DuckDBPyConnection, path: Path, name: str) -> list[str]:
 
 
 def stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
-    """A file as text columns, in the file's order: Parquet stays where it is, of anything else `target` becomes a Parquet copy.
+    """A file as text columns, in the file's order.
 
-    Columns that are not there are left out, and what says that there is no value is null; each of `maps` is a column, a map of
-    its columns' values; `source_file` is the file's name, `row_digest` tells rows that name their line item apart: by the wanted
-    columns, and where those agree within the file by all the others.
-    Raises DataError with the line for a file that breaks off, is ragged, or is not UTF-8.
+    Parquet stays in place; other files get a Parquet copy in `target`. Missing columns are left out, and
+    missing values are null; each of `maps` is a column, a map of its columns' values. `source_file` is the
+    file's name. `row_digest` distinguishes rows with equal line items: by the required columns or, if they
+    are equal within the file, by all others. Raises DataError with the line for a file that is cut off,
+    ragged, or not UTF-8.
     """
     try:
         try:
@@ -140,13 +142,13 @@ def stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
 
 
 _TEXTS = ("varchar", "blob", "enum")
-# A sixth of the time of writing it with Bloom filters, which nobody asks.
+# Takes a sixth of the time of writing Bloom filters, which are never used.
 _COPY = "COPY {} TO $1 (FORMAT parquet, COMPRESSION snappy, ROW_GROUP_SIZE 60000, WRITE_BLOOM_FILTER false)"
-# Line items that stand there twice: only of those are digests worked out, a third of the time of digesting all.
+# Line items that occur twice: digests only of these take a third of the time of all digests.
 _AGAIN = """CREATE OR REPLACE TEMP TABLE items_again AS SELECT item FROM items GROUP BY item HAVING count(*) > 1;
     CREATE OR REPLACE TEMP TABLE digests_again AS
     SELECT row_digest FROM items SEMI JOIN items_again USING (item) GROUP BY row_digest HAVING count(*) > 1"""
-# Of rows whose wanted columns agree: the place of what the others hold, the first of which needs no digest of its own.
+# Rows with equal required columns: the rank by their other columns; the first needs no digest of its own.
 _UNLIKE = """CREATE OR REPLACE TEMP TABLE rows_unlike AS
     SELECT file_row_number, place
     FROM (SELECT file_row_number, dense_rank() OVER (PARTITION BY row_digest ORDER BY whole_digest) AS place
@@ -158,7 +160,7 @@ _APART = """(SELECT * EXCLUDE (file_row_number, place)
 
 
 def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
-    if file.kind != "csv":  # read_csv sees to blanks itself
+    if file.kind != "csv":  # read_csv handles blanks itself
         file = replace(file, blanks=_blanks(con, file))
     maps = {name: list(entries) for name, entries in file.maps.items()}
     staged = Staged(file.path, file.name, file, maps)
@@ -186,18 +188,18 @@ def _stage(con: DuckDBPyConnection, file: RawFile, target: Path) -> Staged:
     return Staged(apart, file.name, repeats=True, readings=readings)
 
 
-# A text of a time that does not begin with its year, and numbers one of which has a comma: of each the first, null without.
+# The first text of a time that does not begin with its year, and the first numbers with a comma; or null.
 _ODD = """SELECT min(starts) FILTER (NOT (starts LIKE '20__-%' AND coalesce(ends LIKE '20__-%', true)
         AND coalesce(since LIKE '20__-%', true) AND coalesce(until LIKE '20__-%', true))),
     min(numbers) FILTER (contains(numbers, ','))
 FROM bill_texts"""
-_AS_ISO = "export dates as 2026-10-31 and numbers as 1234.5; nothing of it was loaded"
+_AS_ISO = "export dates as 2026-10-31 and numbers as 1234.5; no data was loaded"
 
 
 def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]]:
-    """How columns of the view `staged`, of this file, are read that are not as SQL reads them: what the file itself settles.
+    """Conversions for columns of the view `staged` that SQL cannot cast, as the file proves them.
 
-    Raises DataError for dates and numbers that can be read in two ways.
+    Raises DataError for ambiguous dates and numbers.
     """
     _, _, kinds = _read(con, [file])
     texts = {
@@ -221,18 +223,17 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
             ways = sqlfiles.run(con, f"{macro}_ways").fetchall()
             if len(ways) != 1:
                 raise DataError(
-                    f"{file.name}: {example} can be read in two ways, and the file does not settle which",
-                    _AS_ISO,
+                    f"{file.name}: {example} is ambiguous, and the file does not settle its meaning", _AS_ISO
                 )
             readings |= dict.fromkeys(texts.intersection(of), (macro, *ways[0]))
     return readings
 
 
 def _even_line_ends(path: Path, target: Path) -> None:
-    """Writes a CSV that ends lines now one way, now the other, with one end for all; quoted fields keep theirs."""
+    """Write a CSV with mixed line ends with uniform ones; quoted fields keep theirs."""
     with path.open("rb") as source, target.open("wb") as out:
         is_quoted = False
-        for chunk in inputs.chunks(source, b"\r"):  # a line end may stand on the edge of two
+        for chunk in inputs.chunks(source, b"\r"):  # a line end may be split between two chunks
             pieces = chunk.split(b'"')
             for number, piece in enumerate(pieces):
                 pieces[number] = piece if is_quoted != (number % 2 == 1) else piece.replace(b"\r\n", b"\n")
@@ -243,8 +244,10 @@ def _even_line_ends(path: Path, target: Path) -> None:
 def staged_view(
     con: DuckDBPyConnection, staged: Sequence[Staged], columns: Iterable[str], maps: Iterable[str]
 ) -> None:
-    """Makes staged files readable as the view `staged`: all of `columns` and `maps`, null where no file has them,
-    `file_row_number`, 0 being the first row, and `label_digest` of what the maps hold, null where they are none.
+    """Make staged files readable as the view `staged`.
+
+    Its columns are all of `columns` and `maps` (null in files without them), `file_row_number` (from 0), and
+    `label_digest` of the maps' values (null without maps).
     """
     kinds = dict.fromkeys(columns, "VARCHAR") | dict.fromkeys(maps, "MAP(VARCHAR, VARCHAR)")
     kinds |= {
@@ -279,17 +282,17 @@ def staged_view(
 
 
 def _likeness(con: DuckDBPyConnection, file: Staged) -> str:
-    """The same text for files that can be read together."""
+    """An equal text for files that can be read together."""
     if file.raw is None:
         return repr((file.maps, file.readings))
     types = con.read_parquet(pattern(file.path)).types
-    # A column that is called as DuckDB calls the file's own name leaves no room for that.
+    # A column named like DuckDB's column for file names hides that.
     path = file.path if "filename" in file.raw.header else ""
     return repr((list(file.raw.header), list(map(str, types)), path, file.readings))
 
 
 def _rows(con: DuckDBPyConnection, files: Sequence[Staged]) -> DuckDBPyRelation:
-    """The rows of files that are alike."""
+    """The rows of similar files."""
     if raw := [file.raw for file in files if file.raw is not None]:
         return _relation(con, raw)
     paths = [pattern(file.path) for file in files]
@@ -297,17 +300,17 @@ def _rows(con: DuckDBPyConnection, files: Sequence[Staged]) -> DuckDBPyRelation:
 
 
 def _view(con: DuckDBPyConnection, name: str, relation: DuckDBPyRelation) -> None:
-    """What `create_view` does, but for this connection alone: a store keeps no view of files."""
+    """Like `create_view`, but temporary: a store keeps no views of files."""
     con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {relation.sql_query()}")
 
 
 def _entry(name: str, at: int) -> str:
-    """What the column of a map's entry is called in a copy: keys may differ in case alone, columns may not."""
+    """The column name of a map's entry in a copy: keys may differ only in case, columns may not."""
     return f"{name}:{at}"
 
 
 def _as_map(entries: Mapping[str, Expression]) -> Expression:
-    """A map of the texts that have a value, by their keys; NULL without any."""
+    """A map of the nonempty texts by their keys; NULL without any."""
     values = [CaseExpression(text != ConstantExpression(""), text) for text in entries.values()]
     pairs = [
         CaseExpression(
@@ -321,7 +324,7 @@ def _as_map(entries: Mapping[str, Expression]) -> Expression:
     none = reduce(operator.and_, (value.isnull() for value in values))
     chosen = CaseExpression(none, FunctionExpression("map").cast("MAP(VARCHAR, VARCHAR)"))
     if len({key.casefold() for key in entries}) == len(entries):
-        # A tenth of the time of map_from_entries(), whose keys may differ in case alone.
+        # A tenth of the time of map_from_entries(), which allows keys that differ only in case.
         struct = FunctionExpression(
             "struct_pack", *(value.alias(key) for key, value in zip(entries, values, strict=True))
         )
@@ -333,7 +336,7 @@ def _as_map(entries: Mapping[str, Expression]) -> Expression:
 
 
 def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRelation, list[str], list[str]]:
-    """The rows of files that are alike, several only of Parquet; the names of their columns there, and what kind each holds."""
+    """The rows of similar files (several only for Parquet), their column names, and types."""
     file, names = files[0], list(files[0].header)
     if file.kind == "csv":
         names = [f"c{i}" for i in range(len(names))]
@@ -366,9 +369,9 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
 
 
 def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
-    """Positions of the wanted columns that may hold blanks: to look costs less than to replace them where there are none.
+    """Positions of required columns that may hold blanks; checking is cheaper than replacing.
 
-    Reads all that is wanted of a Parquet file, so that one that is damaged is known before the store is locked.
+    Reads all required data of a Parquet file, so that a damaged file is found before the store is locked.
     """
     relation, names, kinds = _read(con, [file])
     wanted = sorted({at for at in file.columns.values() if at is not None})
@@ -378,7 +381,7 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
         return frozenset(texts + nested)
     columns = {at: ColumnExpression(names[at]).cast("VARCHAR") for at in texts}
     typed = {*wanted, *(at for entries in file.maps.values() for at in entries.values())} - set(texts)
-    # A length is worked out once for each value of a dictionary.
+    # The length is computed once per value of a dictionary.
     seen = [FunctionExpression("hash", ConstantExpression(0), *(ColumnExpression(names[at]) for at in typed))]
     shortest = [FunctionExpression("min", FunctionExpression("strlen", columns[at])) for at in texts]
     lengths = relation.aggregate([*shortest, FunctionExpression("max", *seen)]).fetchall()[0]
@@ -394,22 +397,22 @@ def _blanks(con: DuckDBPyConnection, file: RawFile) -> frozenset[int]:
 
 
 def _whole_rows(con: DuckDBPyConnection, file: RawFile) -> DuckDBPyRelation:
-    """The numbers of a file's rows, and a digest of all their columns."""
+    """The row numbers of a file, and a digest of all columns of each."""
     relation, names, _ = _read(con, [file])
     digest = FunctionExpression("hash", *(ColumnExpression(name) for name in names)).alias("whole_digest")
     if file.kind == "parquet":
         return relation.select(ColumnExpression("file_row_number"), digest)
-    # Without other clauses the window numbers rows as they are read, in the file's order.
+    # Without other clauses, the window numbers rows as they are read, in the file's order.
     return relation.select(digest).row_number("OVER () - 1 AS file_row_number", "whole_digest")
 
 
 def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRelation:
-    """The wanted columns as text, entries of maps each as `_entry` calls them, and a digest of all."""
+    """The required columns as text, map entries named by `_entry`, and a digest of all."""
     file = files[0]
     relation, names, kinds = _read(con, files)
 
     def as_text(position: int) -> Expression:
-        """The column as text; what is nested as JSON."""
+        """The column as text; nested values as JSON."""
         column = ColumnExpression(names[position])
         if kinds[position] in _NESTED:
             column = FunctionExpression("to_json", column)
@@ -421,7 +424,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
     wanted = {name: as_text(at) for name, at in file.columns.items() if at is not None}
     row_digest: Expression = ConstantExpression(None).cast("UBIGINT")
     if file.line_item:
-        # In the order of their names, for files that have the same columns otherwise ordered, or lack some that are null.
+        # Ordered by name, for files with the same columns in another order, or without some null columns.
         placed = (at for _, at in sorted(file.columns.items()))
         values = [ConstantExpression(None) if at is None else ColumnExpression(names[at]) for at in placed]
         entries: list[Expression] = []
@@ -449,40 +452,38 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
 
 
 def has_rows(con: DuckDBPyConnection, file: Staged) -> bool:
-    """Whether a staged file holds any row. Raises DataError where it cannot be read."""
+    """Whether a staged file has rows. Raises DataError if it cannot be read."""
     with values_in_words([file.name]):
         return bool(con.read_parquet(pattern(file.path)).limit(1).fetchall())
 
 
 @contextmanager
 def values_in_words(names: Sequence[str]) -> Iterator[None]:
-    """Turns what SQL over the files of these names stumbles on, a nested value that is none, into DataError."""
+    """Turn errors of SQL over these files, such as invalid nested values, into DataError."""
     try:
         yield
     except duckdb.Error as error:
-        # what else goes wrong is the store's
+        # other errors concern the store
         if (
             not isinstance(error, duckdb.DataError | duckdb.InvalidInputException)
             and "parquet" not in str(error).lower()
         ):
             raise
         what = names[0] if len(names) == 1 else f"one of {len(names)} files, {min(names)} to {max(names)},"
-        raise DataError(
-            f"{what} cannot be read: {_first_line(str(error))}", "nothing of it was loaded"
-        ) from error
+        raise DataError(f"{what} cannot be read: {_first_line(str(error))}", "no data was loaded") from error
 
 
-_GET_AGAIN = "get the file again; nothing of it was loaded"
-# What DuckDB says of a file that it cannot read, what that means, and what to do; the first that fits.
+_GET_AGAIN = "get the file again; no data was loaded"
+# DuckDB's errors for unreadable files, their meanings and fixes; the first match applies.
 _MEANINGS = (
-    ("unicode|(?i:utf-8)", "{where}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded"),
+    ("unicode|(?i:utf-8)", "{where}: the file is not UTF-8", "save it as UTF-8; no data was loaded"),
     (
         "state machine",
-        "{where} is no regular CSV: a quote is out of place, or a line end of another kind",
+        "{where} is not a regular CSV file: a misplaced quote, or another kind of line end",
         _GET_AGAIN,
     ),
-    ("quote", "{where}: a quoted field does not end where it should", _GET_AGAIN),
-    ("GZIP|(?i:end of)", "{name} breaks off: it was not downloaded in full", _GET_AGAIN),
+    ("quote", "{where}: a quoted field does not end correctly", _GET_AGAIN),
+    ("GZIP|(?i:end of)", "{name} is cut off: the download is incomplete", _GET_AGAIN),
 )
 
 
@@ -491,7 +492,7 @@ def _unread(name: str, error: Exception) -> DataError:
     line = _LINE.search(text)
     where = f"{name}, line {line[1]}" if line else name
     if counts := _COUNTS.search(text):
-        return DataError(f"{where}: {counts[2]} fields where the header has {counts[1]}", _GET_AGAIN)
+        return DataError(f"{where}: {counts[2]} fields, but {counts[1]} in the header", _GET_AGAIN)
     for said, meaning, fix in _MEANINGS:
         if re.search(said, text):
             return DataError(meaning.format(where=where, name=name), fix)

@@ -1,4 +1,4 @@
-"""Which of two tellings of the same bill stands: the rules by which a load replaces what is there, or leaves it."""
+"""Rules for two versions of the same bill: whether a load replaces the stored one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-# Of two bills, the share of the smaller one's charges that the other must tell of, too, for both to be the same bill.
+# Two bills are the same bill if they share at least this part of the smaller one's charges.
 _SAME = 0.5
-# A bill that tells of little else than the other, and of fewer charges than this share of it, is a part of it.
+# A bill with fewer charges than this share of the other's, most of them common, is a part of it.
 _PART = 0.9
-# With less than this share in common, two bills are different ones: parts of one export can have a charge's rows on both sides.
+# Two bills that share less are different: parts of one export can have rows of one charge on both sides.
 _APART = 0.1
 
-# Two exports of one bill that complete each other: one has what is paid, the other what it is spread over.
+# Two exports of one bill that complement each other: paid amounts, and their amortization.
 PAIR = {"azure-actual", "azure-amortized"}
 
-# What vendors of models charge, in their own terms: a format for each way to group it, which tell the same costs otherwise.
+# Bills of model vendors: each format groups the same costs in another way.
 VENDORS = ("openai", "anthropic")
 
 Verdict = Literal[
@@ -46,9 +46,10 @@ Verdict = Literal[
 
 @record
 class Telling:
-    """One telling of a bill: `charges` are distinct charge keys, `earliest` and `latest` the first and last start of a charge.
+    """One version of a bill.
 
-    `is_read_again`: all its files are files of the load, too.
+    `charges` are distinct charge keys; `earliest` and `latest` are the first and last start of a charge.
+    `is_read_again`: all its files are also files of the load.
     """
 
     source: str
@@ -67,7 +68,10 @@ class Telling:
 
 @record
 class TwiceBilled:
-    """Money that two sides of a comparison both bill; or one, where `one` is `other`: `machine` for over 24 `hours` of a day."""
+    """Money that two sides of a comparison both bill.
+
+    If `one` is `other`, a `machine` is billed for over 24 `hours` of a day.
+    """
 
     one: int
     other: int
@@ -81,7 +85,7 @@ class TwiceBilled:
 
     @property
     def is_small(self) -> bool:
-        """Under a twentieth of the smaller side: parts of one export, or rows that came late, meet in few cells."""
+        """Under a twentieth of the smaller side: parts of one export, or late rows, share few cells."""
         return self.part < 0.05
 
     def __str__(self) -> str:
@@ -99,7 +103,7 @@ _ROWS = """CREATE OR REPLACE TEMP VIEW told_rows AS
 SELECT s.side, s.batch, s.provider, s.format, r.*
 FROM bill_rows AS r
 JOIN told_sides AS s ON s.bill_id = r.bill_id AND coalesce(s.file = r.source_file, true)"""
-# The bills of a load, and those of the store that may hold the same charges.
+# The bills of a load, and stored bills that may contain the same charges.
 NEW_AND_OLD = """WITH arriving AS (
     SELECT bill_id AS side, bill_id, NULL::VARCHAR AS file, 1 AS batch, provider, billing_period, source, format,
         billing_account_id AS account, is_final, $is_whole AS is_whole, $digest AS digest, false AS is_read_again, from_ms, to_ms
@@ -118,7 +122,7 @@ SELECT k.*
 FROM known AS k
 SEMI JOIN arriving AS a
   ON a.provider = k.provider AND (a.billing_period = k.billing_period OR a.from_ms < k.to_ms AND k.from_ms < a.to_ms)"""
-# The files of a load, each with the bills in it. Files of one run: what each is of is its name.
+# The files of a load, each with its bills. They come from one run, so a side's name is its file.
 INCOMING_FILES = """SELECT row_number() OVER (ORDER BY t.file DESC, bill_id) AS side, bill_id, t.file, side AS batch, provider,
     billing_period, t.file AS source, b.format, billing_account_id AS account,
     CASE WHEN tells_invoices THEN is_invoiced END AS is_final,
@@ -126,7 +130,7 @@ INCOMING_FILES = """SELECT row_number() OVER (ORDER BY t.file DESC, bill_id) AS 
 FROM bills_by_file AS t
 JOIN incoming_bills AS b USING (provider, billing_period)
 WHERE t.account = billing_account_id AND t.format IS NOT DISTINCT FROM told_format"""
-# What the store has: the bills that a manifest vouches for, and the files of others.
+# The store's bills covered by a manifest, and the files of others.
 STORED = """SELECT row_number() OVER (ORDER BY bill_id, file) AS side, bill_id, file, side AS batch, provider, b.source, format,
     coalesce(from_ms, 0) AS from_ms, coalesce(to_ms, 9e15) AS to_ms
 FROM (SELECT DISTINCT bill_id, CASE WHEN NOT is_whole THEN source_file END AS file FROM bill_details JOIN bills USING (bill_id))
@@ -135,13 +139,16 @@ LEFT JOIN loads USING (load_id)"""
 
 
 def compare(con: DuckDBPyConnection, sides: str, params: dict[str, Any] | None = None) -> None:
-    """Takes what `sides` selects for the sides of the comparisons that follow."""
+    """Use the selection `sides` as the sides of the following comparisons."""
     con.execute(_SIDES + sides, params)
     con.execute(_ROWS)
 
 
 def told_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
-    """Two sides of one provider and billing period each, the later batch's first, and how many charges they have in common."""
+    """Pairs of sides with one provider and billing period, the later batch first.
+
+    The third value is the number of common charges.
+    """
     pairs = sqlfiles.run(con, "told_pairs").fetchall()
     return [(_telling(one), _telling(other), common) for common, one, other in pairs]
 
@@ -151,9 +158,9 @@ def _telling(side: dict[str, Any]) -> Telling:
 
 
 def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBilled]:
-    """Money that sides of different batches both bill, and machines that are billed over 24 hours of a day.
+    """Money billed by sides of different batches, and machines billed over 24 hours of a day.
 
-    Without `is_strict` only what must be another view of the same money: parts of one export may share an hour.
+    Without `is_strict`, only certain duplicates: parts of one export may share an hour.
     """
     sqlfiles.run(con, "bill_cells")
     sqlfiles.run(con, "shared_cells", {"is_strict": is_strict})
@@ -162,23 +169,22 @@ def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBille
 
 
 def is_torn(new: Telling, old: Telling, common: int) -> bool:
-    """Whether each of two loose bills holds charges of the other and others besides: snapshots, or parts that share rows.
+    """Whether two loose bills each have common charges and others: snapshots, or overlapping parts.
 
-    `are_parts` tells which; of parts both stand, each charge once.
+    `are_parts` distinguishes them; parts both stay, each charge once.
     """
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
 
 
 def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
-    """What becomes of `old`, of the same provider and billing period, when `new` is loaded; `common` charges are in both.
+    """The decision about `old` when `new` of the same provider and period is loaded.
 
-    'beside': they are different bills (of two accounts, two parts of one export) or a PAIR, both stand. 'replace': `new`
-    takes the place of `old`. 'unchanged': the same files. The others say why `old` stays and `new` is left out: 'not_final',
-    it is not final and the other is; 'older', it ends earlier; 'part', it holds only a part of what the other holds;
-    'other_format', the account's bill is there in another kind of export, whose charges cannot be told apart from these;
-    'overlap', each holds charges of the other and others besides: beside each other some would count twice, and in the other's
-    place some would be lost.
-    `force` replaces.
+    `common` charges are in both. "beside": they are different bills (of two accounts, two parts of one
+    export) or a PAIR; both stay. 'replace': `new` replaces `old`. 'unchanged': the same files. In the other
+    cases `old` stays and `new` is left out: 'not_final', only `old` is final; 'older', `new` ends earlier;
+    'part', `new` is only a part of `old`; 'other_format', the account's bill is stored from another kind of
+    export, with charges that cannot be matched; 'overlap', each has common charges and others: keeping both
+    would count some twice, and replacing would lose some. `force` replaces.
     """
     same_export = new.is_whole and old.is_whole and new.source == old.source
     if {new.format, old.format} == PAIR:
@@ -189,7 +195,7 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     is_shifted = (new.earliest > old.earliest and new.latest > old.latest) or (
         new.earliest < old.earliest and new.latest < old.latest
     )
-    # A final bill is of the whole month: it needs no excuse for what it leaves out.
+    # A final bill covers the whole month: it may leave charges out.
     is_unlike = share < _SAME or (is_shifted and new.is_final == old.is_final)
     if not new.is_whole and not force and share >= _APART and is_unlike:
         return "overlap"
@@ -216,7 +222,8 @@ def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> 
     return "replace"
 
 
-# The rows of one telling, for bill_lines_alike. Hours have the quantity that they had; a month's tax or support grows with it.
+# The rows of one version, for bill_lines_alike. Quantities of hours are fixed; a month's tax or support
+# grows, so its quantity is ignored.
 _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
     SELECT charge_key, row_digest, charge_period_start, charge_period_end, instance_key, instance_hours,
         charge_period_end <= charge_period_start + INTERVAL 1 DAY AS is_short,
@@ -229,11 +236,12 @@ _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
 def are_parts(
     con: DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool
 ) -> bool:
-    """Whether two sides, which share charges, are parts of one bill and not its state at two times.
+    """Whether two sides with common charges are parts of one bill, not its state at two times.
 
-    Parts tell what they share alike. Where both cover the same time they leave out nothing of each other: they are parts by time,
-    and `some` is the newer one. Parts by rows, which leave out, are told from a later state by what they share, less than half,
-    by their machines, which have no hour twice, and where they come one by one by covering the very same time.
+    Common charges of parts are equal. If both cover the same time without leaving out each other's charges,
+    they are parts by time, and `some` is the newer one. Parts by rows leave charges out. They differ from a
+    later state: less than half of the charges are common, no machine has an hour twice and, if loaded
+    separately, both cover exactly the same time.
     """
     con.execute(_LINES.format("some_lines"), [some.side])
     con.execute(_LINES.format("other_lines"), [other.side])
@@ -251,10 +259,11 @@ def are_parts(
 
 
 def superseded(con: DuckDBPyConnection) -> dict[str, str]:
-    """Files of the rows `incoming` that another one supersedes, and which one: final over not final, the longer over the shorter.
+    """Files of the rows `incoming` that another file supersedes, with that file.
 
-    Parts of one bill stand beside each other, also where they share rows. Raises DataError where two files hold the same charges
-    and nothing says which of them is the newer, and where others supersede only some of the bills that a file holds.
+    Final supersedes not final, longer supersedes shorter. Parts of one bill both stay, even if they share
+    rows. Raises DataError if two files have the same charges and neither is known to be newer, or if only
+    some of a file's bills are superseded.
     """
     compare(con, INCOMING_FILES)
     file_of = dict(con.execute("SELECT side, file FROM told_sides").fetchall())
@@ -271,12 +280,12 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
             continue
         if "overlap" in verdicts:
             raise DataError(
-                f"{a.source} and {b.source} hold some of the same charges of {a.billing_period}, and each others",
-                "give the whole month in one export: beside each other some would count twice",
+                f"{a.source} and {b.source} share some charges of {a.billing_period}, and each has others",
+                "load the whole month from one export: together, some charges would count twice",
             )
         if verdicts[0] == verdicts[1]:
             raise DataError(
-                f"{a.source} and {b.source} hold the same charges of {a.billing_period}",
+                f"{a.source} and {b.source} have the same charges of {a.billing_period}",
                 "name only the newer one; or load them one after the other, the older first",
             )
         loser, winner = (b, a) if verdicts[0] == "replace" else (a, b)
@@ -290,11 +299,11 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
                 "name only one of them, or files that bill each charge once",
             )
     lost = {file_of[side]: min(newer - beaten or newer) for side, newer in winners.items()}
-    # Of a file that is older for one account or month only, the others would be lost with it.
+    # If a file is superseded for one account or month only, its other bills would be lost with it.
     partly = {file for side, file in file_of.items() if file in beaten and side not in winners}
     if torn := sorted(partly | {file_of[side] for side, newer in winners.items() if newer <= beaten}):
         raise DataError(
-            f"{torn[0]} holds a bill that another file holds newer, and one that none does",
+            f"{torn[0]} has one bill that is newer in another file, and one only of its own",
             "load the files one after the other, the older first",
         )
     return lost

@@ -1,4 +1,7 @@
-"""Billing exports in the store: a load replaces the bills that it tells of, in one transaction, or leaves them as they are."""
+"""Billing exports in the store.
+
+A load replaces the bills that it contains in one transaction, or leaves them unchanged.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +32,24 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 KEPT: dict[Verdict, str] = {
-    "not_final": "the bill there is final and this one is not",
-    "older": "the bill there goes on later than this one",
-    "other_format": "the account's bill of this month is there in another format",
-    "part": "the bill there holds all of this one and more",
-    "restated": "it states other amounts for some of the charges there",
-    "overlap": "each holds some of the other's charges, and others besides",
-    "twice": "it bills what is billed already",
+    "not_final": "the stored bill is final and this one is not",
+    "older": "the stored bill ends later than this one",
+    "other_format": "the account's bill of this month is stored in another format",
+    "part": "the stored bill contains all of this one and more",
+    "restated": "it has other amounts for some of the stored charges",
+    "overlap": "each bill has some of the other's charges, and more",
+    "twice": "it bills charges that are billed already",
 }
 
 
 @record
 class BillFiles:
-    """What a load is of: the files' format and digest.
+    """The format and digest of a load's files.
 
-    `source` is the export's name where a manifest vouches that this is all of the billing period, None for loose files, whose
-    bills are named by provider and account. `file_digests` are those of the single files, None where one of
-    them is not known by its digest alone. `file_stamps` are the digests of files on disk by their stamps.
+    `source` is the export's name if a manifest declares the billing period complete, None for loose files,
+    whose bills are named by provider and account. `file_digests` are the digests of single files, None if the
+    digest alone does not identify one of them. `file_stamps` are the digests of files on disk by their
+    stamps.
     """
 
     format: str
@@ -57,11 +61,12 @@ class BillFiles:
 
 @dataclass(slots=True)
 class BillResult:
-    """What became of one bill: `verdict` is 'replace' or 'beside' where it was loaded; else why it was not.
+    """The result of loading one bill.
 
-    `replaced` names sources (other than its own) whose bill it took the place of. `amounts` holds (currency, billed,
-    effective). `repeated` rows were left out: another bill in the store tells of them, the same in every column that is read.
-    `twice` are sentences on what would count twice.
+    `verdict` is 'replace' or 'beside' if it was loaded, otherwise the reason why not. `replaced` names
+    sources (other than its own) whose bill it replaced. `amounts` holds (currency, billed, effective).
+    `repeated` rows were left out: another bill in the store has them with equal columns. `twice` are
+    sentences about money that would count twice.
     """
 
     provider: str
@@ -83,7 +88,7 @@ class BillResult:
 
 
 def loaded_digest(con: DuckDBPyConnection, source: str, billing_period: str) -> str | None:
-    """The digest of what a source's billing period was last loaded from; None where it is not there."""
+    """The digest of a source's loaded billing period; None if it is not loaded."""
     of_period = "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole"
     digest: str | None = sqlfiles.value(con, of_period, [source, billing_period])
     return digest
@@ -91,7 +96,7 @@ def loaded_digest(con: DuckDBPyConnection, source: str, billing_period: str) -> 
 
 @record
 class BillLoad:
-    """Loose files whose bills are all in the store as they were loaded."""
+    """Loose files whose bills are all in the store, unchanged since they were loaded."""
 
     digest: str
     file_digests: frozenset[str]
@@ -99,7 +104,7 @@ class BillLoad:
 
 
 def loads(con: DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
-    """The loads of loose files that are among those of these digests, and of which no other load replaced anything since."""
+    """Loads of loose files with these digests, if no other load has replaced any of their bills."""
     con.execute(
         "SELECT digest, any_value(file_digests), list(DISTINCT provider) FROM bills "
         "WHERE len(file_digests) > 0 AND list_has_all($1, file_digests) GROUP BY digest HAVING count(*) = any_value(load_bills)",
@@ -124,7 +129,7 @@ def stamped(con: DuckDBPyConnection) -> dict[str, str]:
 
 
 def add_stamps(con: DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
-    """Keeps the stamps, each of a file's digest, with the bills of a load."""
+    """Store the stamps, each with a file's digest, with the bills of a load."""
     con.execute(
         "UPDATE bills SET file_stamps = map_concat(coalesce(file_stamps, MAP {}), map($1::VARCHAR[], $2::VARCHAR[])) "
         "WHERE digest = $3",
@@ -133,23 +138,26 @@ def add_stamps(con: DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) 
 
 
 def write_lines(con: DuckDBPyConnection) -> None:
-    """Writes what is each row's own of `charges_read`; `first_rows` names the rows of which `write_details` takes the rest."""
+    """Write the varying columns of `charges_read`.
+
+    `first_rows` lists the rows from which `write_details` takes the other columns.
+    """
     sqlfiles.run(con, "incoming_lines")
 
 
 def write_details(con: DuckDBPyConnection, files: BillFiles) -> bool:
-    """Writes what the rows of the last `write_lines` say alike, under new numbers of bills; `incoming` shows the rows. Answers
-    whether each has what every charge has.
+    """Write the shared columns of the last `write_lines`, under new bill numbers.
 
-    `charges_read` may be narrowed to `first_rows`. Rows are mapped once, into where they stay: what they replace and whether
-    they stand is judged of what is written.
+    Returns whether each row has all required values. The view `incoming` shows the rows. `charges_read` may
+    be narrowed to `first_rows`. Rows are mapped once, into their final tables; whether they replace others or
+    stay is decided from the written rows.
     """
     sqlfiles.run(con, "incoming_bills", {"source": files.source, "format": files.format})
     con.execute(_INSERT_DETAILS)
     return not con.execute(_LACKING).fetchall()
 
 
-# `incoming` are the rows of a load as they are written, and which bill each is of.
+# `incoming` has the rows of a load as written, each with its bill.
 _INSERT_DETAILS = """INSERT INTO bill_details BY NAME
 SELECT getvariable('batch_id') AS batch_id, b.bill_id,
     d.* EXCLUDE (rows, is_free, lacking, provider, billing_period, is_invoiced, format, issuer)
@@ -176,7 +184,7 @@ JOIN (
     FROM incoming
     GROUP BY ALL) USING (provider, billing_period)
 WHERE list_contains($1, bill_id)"""
-# Rows without a line item id have no digest and are never among them.
+# Rows without a line item id have no digest and never match.
 _DELETE_REPEATED = """DELETE FROM bill_lines
 WHERE batch_id = getvariable('batch_id')
   AND row_digest IN (SELECT row_digest FROM bill_rows WHERE list_contains($1, bill_id) AND row_digest IS NOT NULL)"""
@@ -199,14 +207,14 @@ LIMIT 1"""
 
 
 def find_tokens(con: DuckDBPyConnection) -> bool:
-    """Makes the temporary view `token_charges`, the rows of bills that are bought tokens, or are charged beside them; answers
-    whether any may be.
+    """Create the temporary view `token_charges`; return whether it may have rows.
 
-    A row of it: bill_id, provider, issuer as `bills` has them; vendor, who makes the model ('openai', 'anthropic', …), and
-    model, as its API names it ('gpt-4o-2024-08-06', 'claude-sonnet-4'), null where not told; token_kind: 'prompt' (writing a
-    cache is), 'cached', 'generation', 'commitment' (throughput by time), 'other' (images, searches, training, …); tokens, null
-    where they are none or not told; cost after discounts, in billing_currency; what names the charge. Bills without such rows
-    cost no more than to see that.
+    It has the rows of bills for bought tokens, and charges that come with them: bill_id, provider and issuer
+    as in `bills`; vendor, the maker of the model ('openai', 'anthropic', …), and model, its API name
+    ('gpt-4o-2024-08-06', 'claude-sonnet-4'), null if unknown; token_kind: 'prompt' (includes cache writes),
+    'cached', 'generation', 'commitment' (throughput by time), 'other' (images, searches, training, …);
+    tokens, null if there are none or unknown; cost after discounts, in billing_currency; and the charge's
+    identifying columns. Bills without such rows cost only this check.
     """
     sqlfiles.run(con, "token_services")
     is_any = bool(con.execute("SELECT 1 FROM token_services LIMIT 1").fetchall())
@@ -218,7 +226,7 @@ def find_tokens(con: DuckDBPyConnection) -> bool:
     return is_any
 
 
-# The plan alone of what tells them apart costs more than to read all that bills say alike.
+# Even the plan of the classification costs more than reading all details of the bills.
 _NO_TOKENS = """CREATE OR REPLACE TEMP TABLE token_details AS
 SELECT batch_id, detail_id, bill_id, NULL::VARCHAR AS provider, NULL::VARCHAR AS format, kind, NULL::VARCHAR AS vendor,
     NULL::VARCHAR AS token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
@@ -233,17 +241,20 @@ DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')"""
 
 
 def take_back(con: DuckDBPyConnection) -> None:
-    """Removes what was written last, before it is judged."""
+    """Delete the rows written last, before a decision about them."""
     con.execute(_TAKE_BACK)
 
 
 def providers(con: DuckDBPyConnection) -> set[str]:
-    """Whose charges the rows written last are."""
+    """Providers of the rows written last."""
     return set(sqlfiles.column(con, "SELECT DISTINCT provider FROM incoming_bills"))
 
 
 def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -> list[BillResult]:
-    """Lets the bills that were written last stand, and removes those that they replace, or the other way; one result per bill."""
+    """Keep the bills written last and delete the bills that they replace, or the reverse.
+
+    Returns one result per bill.
+    """
     results = _results(con, dicts(con.execute("FROM incoming_bills ORDER BY bill_id")), "beside")
     replaced: list[tuple[int, int]] = []
     same_period: set[int] = set()
@@ -266,7 +277,7 @@ def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -
             result.verdict = "restated"
         elif decision != "beside":
             result.verdict = decision
-    # What a bill that is left out would have replaced stays.
+    # A bill that is left out replaces nothing.
     gone = {old_id for number, old_id in replaced if results[number].loaded}
     if staying := sorted(same_period - gone):
         _leave_repeated(con, staying, results)
@@ -291,9 +302,10 @@ def _judge_twice(
     *,
     force: bool,
 ) -> list[tuple[int, int]]:
-    """Leaves out the bills whose money is billed already; with `force` answers the pairs of which the first replaces the other.
+    """Leave out bills whose money is billed already.
 
-    `known` are the stored bills and their sources, `parts` the pairs that are parts of one export.
+    `known` are the stored bills and their sources, `parts` the pairs that are parts of one export. With
+    `force`, returns the pairs in which the first bill replaces the other.
     """
     replaced = []
     refused = []
@@ -316,7 +328,7 @@ def _judge_twice(
 
 
 def _leave_repeated(con: DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
-    """Takes out of the incoming rows what other bills of the store tell of, alike in all that is read, and counts again."""
+    """Delete incoming rows that other bills in the store have with equal columns; count again."""
     if not sqlfiles.value(con, _DELETE_REPEATED, [known]):
         return
     con.execute(_COUNT_ROWS)

@@ -1,4 +1,4 @@
-"""Opens the store: one process writes at a time, others wait for their turn."""
+"""Access to the store: one process writes at a time, others wait for their turn."""
 
 from __future__ import annotations
 
@@ -35,20 +35,23 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-# DuckDB 2 writes files that no 1.x can read unless told otherwise. v1.4.0 is the oldest format (a long-term-support one)
-# with the string compression that labels profit from; samples take the same space in every format since v1.0.0.
+# By default, DuckDB 2 writes files that no 1.x can read. v1.4.0 is the oldest format (a long-term-support
+# one) with the string compression that labels benefit from; samples have the same size in every format since
+# v1.0.0.
 STORAGE_VERSION = "v1.4.0"
 
-# Nothing is fetched from the network: all that the SQL here needs is inside DuckDB.
+# No network access: DuckDB contains all extensions that the SQL here needs.
 OFFLINE: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 STORED = OFFLINE | {"storage_compatibility_version": STORAGE_VERSION}
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
-# Stores that this process has open, by process and file: the folders that their connections see, and how many there are.
+# Stores open in this process, by process and file: the folders their connections see, and the number of
+# connections.
 _open_here: dict[tuple[int, Path], tuple[tuple[Path, ...], int]] = {}
 _opening = Lock()
-# In a statement as DuckDB's JSON: a part that is no query (WITH can insert, delete and copy), and functions that run a text.
+# In a statement as DuckDB's JSON: a part that is not a query (WITH can insert, delete and copy), and
+# functions that run a text.
 _NOT_READING = re.compile(
     r'"type":"(?!(SELECT|SET_OPERATION|CTE|RECURSIVE_CTE)_NODE")\w+_NODE"|"function_name":"(query|json_execute_serialized_sql)"',
     re.IGNORECASE,
@@ -56,18 +59,19 @@ _NOT_READING = re.compile(
 _STATEMENTS = (
     "use SELECT, DESCRIBE, SHOW, SUMMARIZE, or EXPLAIN without ANALYZE and options; PIVOT needs IN (…)"
 )
-_TABLES = "gpucost sql 'SHOW TABLES' lists what there is"
+_TABLES = "gpucost sql 'SHOW TABLES' lists the tables"
 
 
 @record
 class Store:
-    """A store file. Opening is per use: the file's lock is held inside a `with` block and no longer.
+    """A store file. Its lock is held only inside a `with` block.
 
-    `wait_seconds` is how long `read` and `write` wait for somebody else's lock before they give up with a StoreError. A file that
-    is made has this `mode`, less what the umask takes away. `query` ends a statement after `statement_seconds`.
+    `read` and `write` wait up to `wait_seconds` for another holder's lock, then raise StoreError. New files
+    get `mode` minus the umask. `query` ends a statement after `statement_seconds`.
 
-    Connections see the store, what ships with gpucost (if `sees_catalog`), and of other files those in the folders that `read` or
-    `write` are given; what does not fit into memory goes to the first of these, else beside the store.
+    Connections see the store, the data shipped with gpucost (if `sees_catalog`), and files in the folders
+    passed to `read` or `write`. Data that exceeds memory is spilled to the first of these folders, otherwise
+    next to the store.
     """
 
     path: Path
@@ -87,12 +91,12 @@ class Store:
 
     @contextmanager
     def read(self, *folders: Path, may_migrate: bool = True) -> Iterator[DuckDBPyConnection]:
-        """A read-only connection. Raises StoreError where there is no store, or it cannot be read.
+        """A read-only connection. Raises StoreError if the store is missing or cannot be read.
 
-        A store of an earlier version is brought up to date first, and refused where it may not be.
+        A store of an earlier version is upgraded first, or refused unless `may_migrate`.
         """
         if not self.exists:
-            raise StoreError(f"there is no store at {self.path}", "gpucost collect prometheus")
+            raise StoreError(f"store not found: {self.path}", "gpucost collect prometheus")
         with self._opened(folders, read_only=True) as con:
             if schema.check(con, self.path):
                 yield con
@@ -106,11 +110,11 @@ class Store:
 
     @contextmanager
     def write(self, *folders: Path) -> Iterator[DuckDBPyConnection]:
-        """A connection inside a transaction: committed where the block ends, rolled back where it raises.
+        """A connection inside a transaction: committed at the end, rolled back if the block raises.
 
-        Creates the file where there is none, and brings its schema up to date; where the block raises, a file that it created
-        is removed. Closing moves the write-ahead log into the file; a process killed before that leaves the log beside it, and
-        the next opening replays what was committed.
+        Creates a missing file and upgrades its schema; a file that it created is removed if the block raises.
+        Closing moves the write-ahead log into the file. A process killed before that leaves the log next to
+        it, and the next opening replays committed changes.
         """
         import duckdb
 
@@ -124,10 +128,10 @@ class Store:
             except BaseException:
                 with suppress(
                     duckdb.Error
-                ):  # a failed statement has ended the transaction; the block's own error says why
+                ):  # a failed statement has ended the transaction; the block raises its own error
                     con.execute("ROLLBACK")
                 if is_new:
-                    # While the lock is held: nobody else can have written into it.
+                    # Still locked: no other process can have written to it.
                     self.path.unlink(missing_ok=True)
                 raise
             try:
@@ -140,7 +144,10 @@ class Store:
         schema.trust(self.path)
 
     def _upgrade(self, con: DuckDBPyConnection) -> None:
-        """Bring the schema up to date. A store is copied before a migration that deletes data, and the log names both."""
+        """Upgrade the schema. Before a migration that deletes data, copy the store.
+
+        The log names deleted rows and the copy.
+        """
         version, deleted = schema.current_version(con), schema.deleted_by_upgrade(con)
         copy = schema.copied_before(self.path, version)
         is_copied = 0 < version < schema.DELETES_SINCE
@@ -161,8 +168,8 @@ class Store:
     def query(self, sql: str) -> tuple[list[str], list[tuple[object, ...]]]:
         """Column names and rows of a SELECT, DESCRIBE, SHOW or SUMMARIZE, or of the EXPLAIN of one.
 
-        The statement sees no files. Raises UsageError if it is not one statement; StoreError, with DuckDB's message, if it is
-        refused, fails or takes too long.
+        The statement sees no files. Raises UsageError if it is not exactly one statement. Raises StoreError
+        with DuckDB's message if it is refused, fails or takes too long.
         """
         import duckdb
 
@@ -183,13 +190,13 @@ class Store:
                 timer.cancel()
 
     def info(self) -> schema.StoreInfo:
-        """What the store holds, by source, period and size."""
+        """The store's contents by source, period and size."""
         with self.read() as con:
             return schema.read(con, self.path)
 
     @contextmanager
     def _opened(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[DuckDBPyConnection]:
-        """A connection, closed in the end; an error that is about the file becomes a StoreError."""
+        """A connection, closed at the end; errors about the file become StoreError."""
         import duckdb
 
         try:
@@ -202,7 +209,7 @@ class Store:
 
     @contextmanager
     def _open(self, folders: tuple[Path, ...], *, read_only: bool) -> Iterator[DuckDBPyConnection]:
-        """A connection that sees these folders, once nobody else has the store in a way that is in its way."""
+        """A connection that sees these folders, once the store is not locked."""
         import duckdb
 
         _refuse_shared(self.path)
@@ -213,7 +220,7 @@ class Store:
         while True:
             holder: str | None = None
             with _opening:
-                # of this process: all connections to one file see the same folders, those of the first
+                # in one process, all connections to a file see the folders of the first
                 shared = _open_here.get(place)
                 if shared and not set(seen) <= set(shared[0]):
                     holder = _this_process()
@@ -227,7 +234,7 @@ class Store:
                         holder = lock_holder(error) if is_lock else None
                         if holder is None:
                             failure = _unopened(self.path, error)
-                            # what could not be written whole, and holds nothing, would be refused from now on
+                            # remove an incomplete new file without data, which would be refused from now on
                             if is_new and self.path.is_file() and self.path.stat().st_size <= _HEADER_BYTES:
                                 self.path.unlink()
                             raise failure from error
@@ -247,19 +254,20 @@ class Store:
                     _open_here[place] = (seen, count - 1)
 
     def _connect(self, folders: tuple[Path, ...] | None, *, read_only: bool) -> DuckDBPyConnection:
-        """A connection; confined to the folders, unless an earlier one was that this process still has open."""
+        """A connection, confined to the folders unless this process has another one open."""
         import duckdb
 
         before = self.exists and self.path.stat().st_ino
         con = duckdb.connect(str(self.path), read_only=read_only, config=STORED)
         try:
             if before not in (False, self.path.stat().st_ino):
-                # locked once it was free, but no longer the store: `store compact` put another file there
+                # we waited for the lock, but `store compact` has replaced the file meanwhile
                 raise duckdb.IOException("Could not set lock on file: held until another took its place")
-            if folders is not None:  # first of all: what stands in the store may have any name
+            if folders is not None:  # before anything else: objects in the store may have any name
                 confine(con, *folders, sees_catalog=self.sees_catalog)
             con.execute("SET TimeZone = 'UTC'")
-            # An ASOF join whose left side is estimated small would become a nested loop, hundreds of times slower.
+            # An ASOF join with a small estimated left side would become a nested loop, hundreds of times
+            # slower.
             with suppress(duckdb.CatalogException):  # a DuckDB without the setting
                 con.execute("SET asof_loop_join_threshold = 0")
             if not schema.is_trusted(self.path):
@@ -267,47 +275,47 @@ class Store:
         except BaseException:
             con.close()
             raise
-        if not read_only:  # what a killed process spilled: nobody else has the store open now
+        if not read_only:  # spilled by a killed process: no other connection exists now
             shutil.rmtree(self.path.with_name(f"{self.path.name}.tmp"), ignore_errors=True)
         return con
 
 
 def check_room(store: Path, folder: Path, failed: str) -> None:
-    """Raises StoreError, which begins with `failed`, if a folder has no room for a copy of the store."""
+    """Raise StoreError, beginning with `failed`, if a folder has no room for a copy of the store."""
     size, free = store.stat().st_size, shutil.disk_usage(folder).free
     if free < size:
         raise StoreError(
-            f"{failed}: it has {size:,} bytes, and {folder} has room for {free:,}", "make room there"
+            f"{failed}: it has {size:,} bytes, and {folder} has room for {free:,}", "free space there"
         )
 
 
-# In a process of its own: the lock of the store would be gone if this process closed the file once more.
+# In a separate process: closing the file once more here would release the store's lock.
 _COPY = "import shutil, sys; shutil.copyfile(*sys.argv[1:]); shutil.copymode(*sys.argv[1:])"
 
 
 def _copy(store: Path, target: Path) -> None:
-    """Copy the file of an open store. Raises StoreError if it cannot be written; nothing is left of it then."""
+    """Copy the file of an open store. Raises StoreError if that fails, without leaving a part."""
     failed = f"cannot copy the store {store} before its upgrade"
     check_room(store, target.parent, failed)
     part = target.with_name(f"{target.name}.part")
     copied = subprocess.run([sys.executable, "-I", "-c", _COPY, store, part], capture_output=True, text=True)  # noqa: S603
     if copied.returncode:
         part.unlink(missing_ok=True)
-        reason = (copied.stderr.strip().splitlines() or ["no reason is known"])[-1]
+        reason = (copied.stderr.strip().splitlines() or ["unknown reason"])[-1]
         raise StoreError(f"{failed}: {reason}", f"make {target.parent} writable")
     disk.put(part, target)
 
 
 def confine(con: DuckDBPyConnection, *folders: Path, sees_catalog: bool = True) -> None:
-    """Let a connection see no files but those in `folders`, to the first of which it spills, and what ships with gpucost.
+    """Confine a connection to files in `folders` and the data shipped with gpucost.
 
-    For good: nothing that runs on it, a view in a store included, can undo it. Its own database stays open. Connections that this
-    process has to one store at the same time see the same files. Nothing is asked of the database before: its own macros could
-    answer.
+    It spills to the first folder. The limit is permanent: no statement or view in a store can undo it. The
+    connection's own database stays open. Connections of this process to one store at the same time see the
+    same files. Run this before any query: the store's own macros could interfere.
     """
     if folders:
         con.execute("SET temp_directory = $1", [str(folders[0] / "spill")])
-    # a file's path is looked up as the pattern that means it alone
+    # DuckDB also looks a path up as the pattern that matches only this path
     readable = (pricing_dir(),) * sees_catalog + folders
     allowed = [
         spelled for folder in readable for spelled in dict.fromkeys((str(folder), glob.escape(str(folder))))
@@ -317,22 +325,22 @@ def confine(con: DuckDBPyConnection, *folders: Path, sees_catalog: bool = True) 
 
 
 def _refuse_shared(path: Path) -> None:
-    """Raises StoreError for a store that anyone may write to: what it says could be anyone's."""
+    """Raise StoreError for a store that everyone may write to: its content is not trustworthy."""
     with suppress(OSError):
         if path.stat().st_mode & stat.S_IWOTH and path.is_file():
             raise StoreError(f"anyone may write to the store {path}", f"chmod o-w {shlex.quote(str(path))}")
 
 
 def _check_statement(con: DuckDBPyConnection, sql: str) -> None:
-    """Raises UsageError where there is not one statement, StoreError for one that does more than read."""
+    """Raise UsageError unless there is one statement, StoreError if it does more than read."""
     statements = con.extract_statements(sql)
     if not statements:
         raise UsageError("no statement", _TABLES)
     if len(statements) > 1:
         raise UsageError(
-            f"{len(statements)} statements: one at a time is answered", "run each by itself, or use WITH"
+            f"{len(statements)} statements: only one at a time is allowed", "run each separately, or use WITH"
         )
-    # with ANALYZE or options the rest of an EXPLAIN is no SELECT
+    # with ANALYZE or options, the rest of an EXPLAIN is not a SELECT
     select = re.sub(r"^EXPLAIN\b", "", statements[0].query, flags=re.IGNORECASE)
     ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [select]).fetchall()
     if parsed.startswith('{"error":true') or _NOT_READING.search(parsed):
@@ -344,34 +352,38 @@ _SAME_PROCESS = "different configuration than existing connections"
 _NO_LOCKS = "Could not set lock on file(?!.*held)"
 _OTHER_FILE = "name another file with --store"
 _RESTORE = "restore a copy, or name another file with --store and collect again"
-# DuckDB's words about a store's file, what they mean and what to do; the first that fits.
+# DuckDB's error texts about a store's file, their meanings and fixes; the first match applies.
 _FAILURES = (
     (
         "(?i)permission denied|read-only file system|operation not permitted",
         "cannot write the store {path}: permission denied",
-        f"make the directory {{path.parent}} and what is in it writable, or {_OTHER_FILE}",
+        f"make the directory {{path.parent}} and its files writable, or {_OTHER_FILE}",
     ),
     (
         "(?i)no space left|disk quota exceeded",
-        "cannot write the store {path}: no space is left",
+        "cannot write the store {path}: no space left",
         f"free some space, or {_OTHER_FILE}",
     ),
-    ("Failed to commit:", "cannot write the store {path}: {text}", f"look after the disk, or {_OTHER_FILE}"),
+    ("Failed to commit:", "cannot write the store {path}: {text}", f"check the disk, or {_OTHER_FILE}"),
     (
         "(?i)version number \\d+, but we can only read|newer version of DuckDB",
         "the store {path} was written by a newer DuckDB",
         "pip install --upgrade duckdb",
     ),
-    (_NO_LOCKS, "the file system of the store {path} has no locks: two writers would spoil it", _OTHER_FILE),
+    (
+        _NO_LOCKS,
+        "the file system of the store {path} has no locks: two writers would corrupt it",
+        _OTHER_FILE,
+    ),
 )
 
-# Besides "DUCK" at byte 8, what a database begins with differs by version.
+# A database has "DUCK" at byte 8; the rest of its beginning differs by version.
 _MAGIC_AT, _MAGIC = 8, b"DUCK"
 _HEADER_BYTES = 3 * 4096
 
 
 def lock_holder(error: Exception) -> str | None:
-    """Who holds the lock that DuckDB's error is about; None where it is about something else."""
+    """The holder of the lock in DuckDB's error; None for other errors."""
     message = str(error)
     if match := _HELD_BY.search(message):
         return f"{match['program']} (PID {match['pid']})"
@@ -385,14 +397,14 @@ def _this_process() -> str:
 
 
 def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None:
-    """What an error in an open store says of its file; None where it is about the statement, or another file."""
+    """The error for the store's file; None if it concerns the statement or another file."""
     import duckdb
 
     if isinstance(error, OSError):
         if error.filename not in (str(path), str(path.parent)):
             return None
         return StoreError(f"cannot reach the store {path}: {error.strerror}", _OTHER_FILE)
-    # What is wrong with a statement raises others.
+    # Errors of statements have other types.
     of_files = (
         duckdb.IOException,
         duckdb.SerializationException,
@@ -403,25 +415,25 @@ def _of_the_file(path: Path, error: duckdb.Error | OSError) -> StoreError | None
     for words, meaning, fix in _FAILURES:
         if re.search(words, text) and not isinstance(error, duckdb.PermissionException):
             return StoreError(meaning.format(path=path, text=text), fix.format(path=path))
-    # a wrong checksum comes as DuckDB's plain Error
+    # DuckDB reports a wrong checksum as a plain Error
     if isinstance(error, of_files) or text.startswith("Corrupt database file"):
         return _damaged(path, text)
     return None
 
 
 def _unopened(path: Path, error: duckdb.Error) -> StoreError:
-    """Why a file cannot be opened as a store."""
+    """The reason why a file cannot be opened as a store."""
     message = f"{path} cannot be opened as a store:"
     if path.is_dir():
         return StoreError(f"the store {path} is a directory, not a file", "name a file with --store")
     if not path.parent.is_dir():
-        return StoreError(f"cannot make the store {path}: there is no directory {path.parent}", _OTHER_FILE)
+        return StoreError(f"cannot create the store {path}: directory not found: {path.parent}", _OTHER_FILE)
     if path.exists() and not os.access(path, os.R_OK):
         return StoreError(
             f"cannot read the store {path}: permission denied", f"make it readable, or {_OTHER_FILE}"
         )
     if path.exists() and not _is_database(path):
-        return StoreError(f"{message} it is no DuckDB database", _RESTORE)
+        return StoreError(f"{message} it is not a DuckDB database", _RESTORE)
     return _of_the_file(path, error) or StoreError(f"{message} {_first_line(error)}", _RESTORE)
 
 
@@ -430,12 +442,12 @@ def _damaged(path: Path, how: str) -> StoreError:
 
 
 def check_length(con: DuckDBPyConnection, path: Path) -> None:
-    """Raises StoreError for a file that was cut short, before anything is written into it.
+    """Raise StoreError for a truncated file, before anything is written to it.
 
-    DuckDB gives space at the end back without saying so in the file's header: only a file that is shorter than the header
-    says is looked at closely, for blocks in use beyond its end.
+    DuckDB can free space at the end without updating the file's header. So only a file shorter than its
+    header states is checked for blocks in use beyond its end.
     """
-    # functions by their whole names: these are not the store's own
+    # qualified functions: these cannot be the store's own
     sizes = con.execute("SELECT block_size, total_blocks FROM system.main.pragma_database_size()")
     ((block, blocks),) = sizes.fetchall()
     size = path.stat().st_size
@@ -467,7 +479,7 @@ _scratch_numbers = count()
 
 @cache
 def _template() -> DuckDBPyConnection:
-    """An empty store in memory: scratch stores copy its schema, so that migrations run once in a process."""
+    """An empty store in memory: scratch stores copy its schema, so migrations run once per process."""
     import duckdb
 
     con = duckdb.connect(":memory:")
@@ -485,12 +497,12 @@ def scratch_store() -> Iterator[DuckDBPyConnection]:
     con = _template().cursor()
     try:
         con.execute(f"ATTACH ':memory:' AS {name}; COPY FROM DATABASE memory TO {name} (SCHEMA); USE {name}")
-        # those who had it before may have set what holds for all in this memory
+        # previous users may have changed settings of this in-memory database
         con.execute("SET TimeZone = 'UTC'; RESET preserve_insertion_order; RESET memory_limit")
         con.execute("BEGIN")
         yield con
     finally:
-        with suppress(duckdb.Error):  # a statement that failed has ended it
+        with suppress(duckdb.Error):  # a failed statement has ended it
             con.execute("ROLLBACK")
         con.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
         con.close()

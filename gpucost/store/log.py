@@ -1,4 +1,4 @@
-"""What was done to the store, in order: loads, seals of closed months, and what keeps it in shape."""
+"""The store's history, in order: loads, seals of closed months, and upkeep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @record
 class SealRecord:
-    """The seal of a month's bundle as the store keeps it: see the table seals."""
+    """The seal of a month's bundle in the store: see the table seals."""
 
     month: str
     state: str
@@ -36,7 +36,7 @@ SELECT $month, $sealed_at, $state, $charge, $currency, $figures, $digest, $shari
 
 
 def add_seal(con: DuckDBPyConnection, seal: SealRecord) -> None:
-    """Note that a bundle was sealed, where its month did not have the same before."""
+    """Record the seal of a bundle, unless its month already has the same one."""
     if seal.digest not in dict(seals(con, seal.month)):
         con.execute(
             _SEAL,
@@ -46,7 +46,7 @@ def add_seal(con: DuckDBPyConnection, seal: SealRecord) -> None:
 
 
 def seals(con: DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
-    """The digests of the seals of a month's bundles, with when they were made, the last one last."""
+    """Digests and times of the seals of a month's bundles, oldest first."""
     return con.execute(
         "SELECT digest, sealed_at FROM seals WHERE month = $1 ORDER BY sealed_at, rowid", [month]
     ).fetchall()
@@ -54,7 +54,7 @@ def seals(con: DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
 
 @record
 class LogEntry:
-    """One thing that was done: `what` is 'load', 'seal', 'restatement', 'rewrite', 'drop' or 'schema'."""
+    """One event: `what` is 'load', 'seal', 'restatement', 'rewrite', 'drop' or 'schema'."""
 
     at: datetime
     what: str
@@ -82,7 +82,7 @@ FROM (
     FROM seals WINDOW months AS (PARTITION BY month, sharing ORDER BY sealed_at, rowid)
     UNION ALL
     SELECT make_timestamp(at_ms * 1000), CASE WHEN sealed_until_ms IS NULL THEN 'rewrite' ELSE 'drop' END, 'store',
-        CASE WHEN sealed_until_ms IS NULL THEN 'written anew'
+        CASE WHEN sealed_until_ms IS NULL THEN 'rewritten'
             ELSE format('samples before {} that no figure needs',
                 strftime(make_timestamp(sealed_until_ms * 1000), '%Y-%m-%d')) END,
         3, rowid
@@ -94,5 +94,5 @@ ORDER BY done_at, place, number"""
 
 
 def entries(con: DuckDBPyConnection) -> list[LogEntry]:
-    """All that was done, the first thing first."""
+    """All events, oldest first."""
     return [LogEntry(**row) for row in dicts(con.execute(_LOG))]

@@ -1,4 +1,4 @@
-"""The one door through which samples enter the store: a window of time, whole or not at all."""
+"""The only entry of samples into the store: a window of time, complete or not at all."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
 
-# A metric of our own: label `family` ('nodes', 'pods', 'requests', 'phases') has samples of objects that are not collected.
+# A metric of gpucost: label `family` ('nodes', 'pods', 'requests', 'phases') has samples, including objects
+# that are not collected.
 FAMILY_SAMPLES = "kube_family_samples"
 
-NONE = -1  # stands for null in integer columns
+NONE = -1  # null in integer columns
 
 
 class Samples(NamedTuple):
-    """Samples with their series numbers; `thresholds` (idle below) is by sample, and empty for states.
+    """Samples with their series numbers; `thresholds` (idle below) per sample, empty for states.
 
-    `left_out` counts the samples between the one before and this, as far from each other, of the same value and hour.
+    `left_out` counts the equally spaced samples of equal value and hour between the previous sample and this
+    one.
     """
 
     series_id: Int32s
@@ -45,7 +47,7 @@ class Samples(NamedTuple):
 
 
 def begins(*columns: NDArray[Any]) -> Bools:
-    """Where something new begins: the first element, and each that differs in any column from the one before."""
+    """Marks the first element, and each that differs in any column from the previous one."""
     begins = np.zeros(len(columns[0]), dtype=np.bool_)
     begins[:1] = True
     for column in columns:
@@ -54,20 +56,23 @@ def begins(*columns: NDArray[Any]) -> Bools:
 
 
 def ordered(parts: Sequence[Samples]) -> Samples:
-    """All parts as one: each series' samples together and in order of time, each moment once (the last part's wins)."""
+    """All parts joined: each series' samples together, ordered by time, each moment once.
+
+    The last part's sample takes precedence.
+    """
     joined = Samples(*map(np.concatenate, zip(*parts, strict=True)))
     new = begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
     if in_order and len(np.unique(joined.series_id[starts])) == len(starts):
         return joined
-    # stable: of equal moments the last part's comes last
+    # stable sort: the last part's sample is the last of equal moments
     order = np.lexsort((joined.ts_ms, joined.series_id))
     order = order[np.append(begins(joined.series_id[order], joined.ts_ms[order])[1:], True)]
     return Samples._make(column[order] if len(column) else column for column in joined)
 
 
-# one row per (series, hour); rows are written in that order, so that values compress and scans skip
+# one row per (series, hour), written in that order, so that values compress and scans can skip
 _BLOCKS_REPLACE = """
 DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour;
 INSERT INTO blocks BY NAME
@@ -78,20 +83,24 @@ ORDER BY series_id, hour"""
 
 
 def build(samples: Samples) -> dict[str, Any]:
-    """Columns of blocks, one element per (series, hour), ordered so; offsets only of those without a constant step."""
+    """Columns of blocks, one element per (series, hour), in that order.
+
+    Only blocks without a constant step have offsets.
+    """
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
     new = begins(series_id, hour)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms))
     counts = ends - starts
-    # A block's own distances only: its first sample, which follows another block, repeats the second's.
+    # Distances within a block only: its first sample, which follows another block, gets the second's.
     distances = np.diff(ts_ms, prepend=ts_ms[0])
     distances[starts] = distances[np.minimum(starts + 1, len(distances) - 1)]
     shortest, longest = np.minimum.reduceat(distances, starts), np.maximum.reduceat(distances, starts)
     constant = (counts > 1) & (shortest == longest)
     idle = values < thresholds
-    idle[ends - 1] = False  # the last sample speaks into the next hour, which its own value and time decide
+    # the last sample is valid into the next hour, so its value and time are used separately
+    idle[ends - 1] = False
     gaps = np.where(constant, shortest, NONE)
     within = np.flatnonzero(~new)
     block = np.repeat(np.arange(len(starts)), counts)[within]
@@ -123,7 +132,10 @@ def build(samples: Samples) -> dict[str, Any]:
 
 
 def lower_medians(group: Int64s, distance: Int64s, times: Int32s | int = 1) -> tuple[Int64s, Int64s]:
-    """Each group that occurs, and the lower median of its distances (milliseconds, under one hour), each there so many times."""
+    """Each group, and the lower median of its distances.
+
+    Distances are in milliseconds, under one hour; each counts `times` times.
+    """
     # One sort of one integer per distance orders by group and distance; a median is then a position.
     keys = group * MS_PER_HOUR + distance
     order = np.argsort(keys)
@@ -136,14 +148,14 @@ def lower_medians(group: Int64s, distance: Int64s, times: Int32s | int = 1) -> t
 
 
 class Labels(dict[str, str]):
-    """Labels that remember their hash: a series that comes back in every window is hashed once."""
+    """Labels that cache their hash: a series that recurs in every window is hashed once."""
 
     __slots__ = ("hashed",)
     hashed: tuple[str, int]
 
 
 def series_key(source: str, labels: Mapping[str, str]) -> int:
-    """A 64-bit hash of source, metric and labels; empty labels do not count (Prometheus knows no difference)."""
+    """A 64-bit hash of source, metric and labels, without empty labels, as in Prometheus."""
     of, key = getattr(labels, "hashed", (None, 0))
     if of != source:
         pairs = sorted((name, value) for name, value in labels.items() if value)
@@ -154,7 +166,7 @@ def series_key(source: str, labels: Mapping[str, str]) -> int:
 
 
 def hash64(parts: Iterable[str]) -> int:
-    """A hash of texts in their order, the same on every machine."""
+    """A hash of texts in their order, equal on every machine."""
     text = "\x00".join(parts)
     return int.from_bytes(
         hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
@@ -172,7 +184,10 @@ ORDER BY series_id"""
 def identify(
     con: DuckDBPyConnection, window: SampleWindow, answers: Sequence[Valid]
 ) -> tuple[list[Int32s], int]:
-    """The numbers of all series, by answer and position (NONE where one had no sample), and how many were entered anew."""
+    """The numbers of all series, by answer and position, and the number of new series.
+
+    Series without a sample have the number NONE.
+    """
     seen = np.concatenate([valid.seen for valid in answers] or [np.empty(0, np.bool_)])
     labels = list(compress(chain.from_iterable(valid.answer.series for valid in answers), seen))
     hashes = np.array([series_key(window.source, series) for series in labels], dtype=np.uint64)
@@ -182,7 +197,7 @@ def identify(
     numbers = np.full(len(keys), NONE, dtype=np.int32)
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
     missing = np.flatnonzero(numbers == NONE)
-    missing = missing[np.argsort(first[missing])]  # numbered as they come
+    missing = missing[np.argsort(first[missing])]  # numbered in order of appearance
     newest = sqlfiles.value(con, "SELECT coalesce(max(series_id), 0) FROM series")
     numbers[missing] = np.arange(newest + 1, newest + 1 + len(missing), dtype=np.int32)
     if len(missing):
@@ -207,10 +222,11 @@ def _stored_labels(labels: Mapping[str, str]) -> str:
     return json.dumps({name: labels[name] for name in sorted(labels) if labels[name] and name != "__name__"})
 
 
-# A silence longer than this ends a run: the source may have said something else meanwhile, and coverage has a gap there.
+# A longer silence ends a run: the value may have changed meanwhile, and coverage has a gap there.
 LONGEST_SILENCE_MS = 10 * 60_000
 
-# the stored runs that a window's samples meet or adjoin, with the span of those samples; all others cannot change
+# the stored runs that a window's samples meet or adjoin, with the span of those samples; other runs cannot
+# change
 _STATES_TOUCHED = """
 CREATE OR REPLACE TEMP TABLE touched AS
 WITH span AS (
@@ -219,7 +235,7 @@ WITH span AS (
 SELECT s.series_id, s.value, s.first_ms, s.last_ms, span.from_ms, span.to_ms
 FROM states s JOIN span USING (series_id)
 WHERE s.last_ms >= span.from_ms - $silence AND s.first_ms <= span.to_ms + $silence"""
-# a run that only goes on keeps its row, so that a month of windows does not rewrite the table again and again
+# a run that only continues keeps its row, so that a month of windows does not rewrite the table repeatedly
 _STATES_REPLACE = """
 UPDATE states SET last_ms = m.last_ms
 FROM merged m JOIN touched t ON t.series_id = m.series_id AND t.first_ms = m.first_ms AND t.value = m.value
@@ -243,9 +259,9 @@ def _merge_runs(con: DuckDBPyConnection, samples: Samples) -> None:
 
 
 def load_presence(con: DuckDBPyConnection, window: SampleWindow) -> None:
-    """Load the moments at which a server has samples of a family, each as a sample of FAMILY_SAMPLES.
+    """Load the moments at which a server has samples of a family, as samples of FAMILY_SAMPLES.
 
-    They are fewer than the scrapes, so no scrape interval follows from them; no load is logged.
+    They are fewer than the scrapes, so they do not define a scrape interval; no load is logged.
     """
     answers = [_valid(FAMILY_SAMPLES, answer, window, Counter()) for answer in window.answers]
     ids, _ = identify(con, window, answers)
@@ -273,7 +289,7 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
     }
 
 
-# a scrape target is the lowest number among its series
+# a scrape target is identified by the lowest number among its series
 _TARGETS = """
 SELECT s.series_id, min(s.series_id) OVER (
     PARTITION BY coalesce(s.labels[$cluster_label], $default_cluster), s.labels['job'], s.labels['instance']) AS target
@@ -291,7 +307,7 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 
 
 def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
-    """Writes the lower median of the distances between samples, per scrape target and hour."""
+    """Write the lower median of the distances between samples, per scrape target and hour."""
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
     inside = np.flatnonzero(~begins(series_id, hour)[1:])
@@ -313,13 +329,14 @@ def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) 
         con.execute(_GAPS, {"source": window.source, **clusters})
 
 
-# DCGM says "blank", "not found", "not supported" and "not permitted" by numbers: dcgm_fields.h and dcgm_structs.h,
-# DCGM_INT32_BLANK.., DCGM_INT64_BLANK.., DCGM_FP64_BLANK.. (140737488355328.0 and the three above it), and unsigned -1.
+# DCGM encodes "blank", "not found", "not supported" and "not permitted" as numbers: dcgm_fields.h and
+# dcgm_structs.h, DCGM_INT32_BLANK.., DCGM_INT64_BLANK.., DCGM_FP64_BLANK.. (140737488355328.0 and the three
+# above it), and unsigned -1.
 SENTINELS = np.array(
     [2147483632.0, 2147483633.0, 2147483634.0, 2147483635.0, 4294967295.0,
      140737488355328.0, 140737488355329.0, 140737488355330.0, 140737488355331.0, 9.223372036854776e18]
 )  # fmt: skip
-# Kueue says +Inf where nothing limits how much a queue may borrow.
+# Kueue reports +Inf for a queue without a borrowing limit.
 UNLIMITED = frozenset({"kueue_cluster_queue_borrowing_limit"})
 REASONS = ("nan", "sentinel", "out_of_range")
 _LOWEST = np.finfo(np.float64).min
@@ -331,7 +348,7 @@ WHERE source = $source AND hour >= $from_hour AND hour < $to_hour AND list_conta
 
 
 class Threshold(NamedTuple):
-    """An activity metric's limits, in the metric's own unit: idle below `idle`, impossible outside [lowest, highest]."""
+    """An activity metric's limits in its own unit: idle below `idle`, valid in [lowest, highest]."""
 
     idle: float
     lowest: float
@@ -340,11 +357,12 @@ class Threshold(NamedTuple):
 
 @record
 class ReadAnswer:
-    """Samples as a server answered them: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
+    """Samples of a server's answer: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
-    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64. `is_partial`: the server
-    said that it is not all that there is, and the settings accept that. `left_out`, where it is not None, counts by sample those
-    between the one before and it, as far from each other, of the same series, value and hour.
+    `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64.
+    `is_partial`: the server marked its answer as incomplete, and the settings accept that. `left_out`, if
+    set, counts for each sample the equally spaced ones between it and the previous one, of equal series,
+    value and hour.
     """
 
     series: Sequence[Mapping[str, str]]
@@ -356,11 +374,11 @@ class ReadAnswer:
 
     @property
     def weights(self) -> Int32s:
-        """How many samples each one stands for."""
+        """The number of samples that each one represents."""
         return np.ones(len(self.ts_ms), np.int32) if self.left_out is None else self.left_out + 1
 
     def only(self, keep: Bools) -> ReadAnswer:
-        """The same without some samples."""
+        """The answer with only the samples in `keep`."""
         if keep.all():
             return self
         left_out = None if self.left_out is None else self.left_out[keep]
@@ -376,10 +394,10 @@ class ReadAnswer:
 
 @record
 class SampleWindow:
-    """What a source answered for [from_ms, to_ms): whole epoch hours, but for a last one that is still running.
+    """A source's answers for [from_ms, to_ms): whole epoch hours, except a last one in progress.
 
-    `activity` maps a metric to (idle threshold, lowest, highest valid value) in the metric's own unit; every other
-    metric is a state. A series' cluster is its label `cluster_label` where it has one, else `default_cluster`.
+    `activity` maps a metric to (idle threshold, lowest, highest valid value) in the metric's own unit; every
+    other metric is a state. A series' cluster is its label `cluster_label`, otherwise `default_cluster`.
     """
 
     source: str
@@ -407,7 +425,10 @@ class MetricSamples:
 
 @record
 class LoadResult:
-    """What one window brought. `dropped` counts by (metric, reason); `size`: samples not left out between others."""
+    """The result of one window.
+
+    `dropped` counts by (metric, reason); `size` counts samples, without those left out between others.
+    """
 
     rows: int
     new_series: int
@@ -417,10 +438,11 @@ class LoadResult:
 
 
 def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
-    """Loads one window inside the caller's transaction; loading it twice changes nothing but the log of loads.
+    """Load one window inside the caller's transaction.
 
-    Samples outside the window are left out, as are duplicates of (series, moment) and impossible values (counted).
-    Raises ValueError where the window does not begin at a full hour.
+    Loading it twice changes only the log of loads. Samples outside the window are left out, as are duplicates
+    of (series, moment) and impossible values (counted). Raises ValueError if the window does not begin at a
+    full hour.
     """
     if window.from_ms % MS_PER_HOUR or window.to_ms <= window.from_ms:
         raise ValueError("a window begins at a full hour and ends after it begins")
@@ -466,14 +488,14 @@ def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
 
 
 def _samples(answer: ReadAnswer, numbers: Int32s, limits: Threshold | None = None) -> Samples:
-    """An answer's samples with the numbers of their series; of an activity with its threshold."""
+    """An answer's samples with their series numbers and, for activity, the idle threshold."""
     thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
     left_out = np.empty(0, np.int32) if limits else answer.weights - 1
     return Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
 
 
 def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:
-    """An answer's samples by metric; servers answer for one."""
+    """An answer's samples by metric; most answers have one."""
     names = [labels["__name__"] for labels in answer.series]
     metrics = sorted(set(names))
     codes = np.array([metrics.index(name) for name in names])
@@ -482,7 +504,7 @@ def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:
 
 
 class Valid(NamedTuple):
-    """The valid samples of a metric's answer. `seen` marks series with any sample in the window, valid or not."""
+    """The valid samples of a metric's answer; `seen` marks series with any sample in the window."""
 
     metric: str
     answer: ReadAnswer
@@ -492,14 +514,17 @@ class Valid(NamedTuple):
 def _valid(
     metric: str, answer: ReadAnswer, window: SampleWindow, dropped: Counter[tuple[str, int, str]]
 ) -> Valid:
-    """The samples inside the window that can be true; the others are added to `dropped`, by metric, epoch hour and reason."""
+    """The valid samples inside the window.
+
+    The others are added to `dropped`, by metric, epoch hour and reason.
+    """
     answer = answer.only((answer.ts_ms >= window.from_ms) & (answer.ts_ms < window.to_ms))
     seen = np.zeros(len(answer.series), dtype=np.bool_)
     seen[answer.series_index] = True
     _, lowest, highest = window.activity.get(metric, Threshold(np.nan, -np.inf, np.inf))
     values = answer.values
     with np.errstate(invalid="ignore"):
-        # clears nearly every answer in one pass; only the rest is looked at closely
+        # passes nearly every answer in one step; only the rest is examined
         suspect = np.flatnonzero(
             ~((values >= max(lowest, _LOWEST)) & (values <= min(highest, SENTINELS[0] - 1)))
         )

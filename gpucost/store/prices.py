@@ -1,4 +1,4 @@
-"""The one door through which a cloud's list prices enter the store: a provider's answer, whole or not at all."""
+"""The only entry of list prices into the store: a provider's answer, complete or not at all."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from gpucost.periods import Span
     from gpucost.store.connection import Store
 
-_LIST = "prices"  # in loads and collect_runs
+_LIST = "prices"  # the kind in loads and collect_runs
 
 
 class ListPrice(NamedTuple):
-    """What one whole instance costs per hour, upfront payments spread over the term. Fields as in the table."""
+    """The price per hour of one whole instance, with upfront payments spread over the term.
+
+    Fields are as in the table.
+    """
 
     region: str
     instance_type: str
@@ -38,13 +41,13 @@ class ListPrice(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What it is the price of."""
+        """The columns that identify the price."""
         what = (self.instance_type, self.purchase_option, self.term_years, self.payment_option, self.offering)
         return (self.region, self.zone, *what, self.currency)
 
 
 class ComponentPrice(NamedTuple):
-    """What one vCPU, GiB or GPU costs per hour, where a cloud sells them apart."""
+    """The price per hour of one vCPU, GiB or GPU, if a cloud sells them separately."""
 
     region: str
     component: str
@@ -56,7 +59,10 @@ class ComponentPrice(NamedTuple):
 
 
 class InstanceType(NamedTuple):
-    """What an instance type holds; `gpu_count` may be a part of a GPU, `gpu_memory_mib` is of one GPU or part."""
+    """The contents of an instance type.
+
+    `gpu_count` may be a fraction of a GPU; `gpu_memory_mib` is per GPU or fraction.
+    """
 
     instance_type: str
     gpu_model: str
@@ -69,7 +75,7 @@ class InstanceType(NamedTuple):
 
 @record
 class ProviderPrices:
-    """What one provider answered for `regions`; facts of other regions must not be among them."""
+    """One provider's answer for `regions`; it must not contain facts of other regions."""
 
     provider: str
     regions: Sequence[str]
@@ -79,11 +85,11 @@ class ProviderPrices:
 
     @property
     def rows(self) -> int:
-        """How many facts there are."""
+        """The number of facts."""
         return len(self.prices) + len(self.components) + len(self.instance_types)
 
 
-# what was said on other days, or of other regions, stays
+# facts of other days and regions stay
 _LIST_PRICES_DELETE = """
 DELETE FROM list_prices
 WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VARCHAR[], region)"""
@@ -93,7 +99,7 @@ WHERE provider = $provider AND price_as_of = $day AND list_contains($regions::VA
 _INSTANCE_TYPES_DELETE = """
 DELETE FROM instance_types
 WHERE provider = $provider AND seen_on = $day AND instance_type IN (SELECT instance_type FROM new_types)"""
-# prices of more than twelve decimals are rounded
+# prices with more than twelve decimals are rounded
 _INSERTS = (
     "INSERT INTO list_prices BY NAME SELECT $provider AS provider, $day AS price_as_of, * FROM new_prices",
     "INSERT INTO component_prices BY NAME SELECT $provider AS provider, $day AS price_as_of, * FROM new_components",
@@ -102,11 +108,12 @@ _INSERTS = (
 
 
 def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> None:
-    """Writes one provider's facts as of the UTC day of `asked_at`, in one transaction.
+    """Write one provider's facts as of the UTC day of `asked_at`, in one transaction.
 
-    The same day asked again replaces that day's facts of the same regions; other days stay, as history. Raises StoreError.
+    A second answer on one day replaces the first for the same regions; other days stay as history. Raises
+    StoreError.
     """
-    # the log knows windows only: this one is the day so far
+    # the log needs windows: this one is the day so far
     now_ms = to_ms(asked_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
     dated = {"provider": answer.provider, "day": asked_at.date()}
@@ -124,7 +131,7 @@ def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> Non
         runs.log_run(con, _LIST, answer.provider, span, rows=answer.rows)
 
 
-# the regions in which nodes were seen, whether or not they were attributed yet
+# the regions of nodes in metrics, whether or not they are attributed yet
 _NODE_REGIONS = """
 SELECT region FROM nodes WHERE region IS NOT NULL AND gpu_count > 0
 UNION
@@ -134,7 +141,7 @@ ORDER BY region"""
 
 
 def node_regions(store: Store) -> list[str]:
-    """The regions, of any cloud, in which nodes were seen; none where there is no store yet."""
+    """The regions of nodes in metrics, of any cloud; empty without a store."""
     if not store.exists:
         return []
     with store.read() as con:
@@ -145,9 +152,10 @@ _SPOT = "spot"
 
 
 class SpotPrice(NamedTuple):
-    """One row of spot_prices: since `at_ms` an instance of this type costs `price` (decimal digits) per hour.
+    """One row of spot_prices: the price per hour (decimal digits) of an instance type since `at_ms`.
 
-    `instance_id` is empty for the market's price; for what one instance was charged, `to_ms` is the end of that time.
+    `instance_id` is empty for the market price. For the price charged for one instance, `to_ms` is the end of
+    that time.
     """
 
     provider: str
@@ -165,7 +173,7 @@ class SpotPrice(NamedTuple):
 
 @record
 class SpotLoad:
-    """What a batch came to: `new` facts, `corrected` ones that had another price, and rows that said nothing new."""
+    """The result of a batch: `new` facts, `corrected` prices, and rows without news."""
 
     rows: int
     new: int
@@ -173,12 +181,15 @@ class SpotLoad:
 
     @property
     def known(self) -> int:
-        """Rows that were in the store, or in the batch, already."""
+        """Rows that were already in the store or in the batch."""
         return self.rows - self.new - self.corrected
 
 
 class EvictionRate(NamedTuple):
-    """How often a cloud takes back spot instances of a type: the low end of its band, in percent per hour."""
+    """How often a cloud evicts spot instances of a type.
+
+    The low end of the published band, in percent per hour.
+    """
 
     provider: str
     region: str
@@ -188,13 +199,13 @@ class EvictionRate(NamedTuple):
 
 @record
 class SpotAnswer:
-    """What a cloud reports of spot instances."""
+    """A cloud's spot prices and eviction rates."""
 
     prices: Sequence[SpotPrice]
     eviction_rates: Sequence[EvictionRate] = ()
 
 
-# of rows that say different things about a key, the last one of the batch
+# of contradicting rows with one key, the last one of the batch
 _SPOT_INCOMING = """
 CREATE OR REPLACE TEMP TABLE spot_incoming AS
 SELECT provider, region, zone, instance_type, product, instance_id, at_ms, to_ms,
@@ -202,7 +213,7 @@ SELECT provider, region, zone, instance_type, product, instance_id, at_ms, to_ms
 FROM spot_batch
 QUALIFY row_number()
     OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
-# from the first change up to just after the last one, or to the end of the last time charged
+# from the first change to just after the last one, or to the end of the last charged time
 _SPOT_TOLD = """
 SELECT source, count(*), min(at_ms), max(coalesce(to_ms, at_ms + 1)) FROM spot_batch GROUP BY source"""
 _SPOT_COUNTS = """
@@ -211,7 +222,7 @@ SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
         AND (k.price_per_hour, k.currency, k.to_ms) IS DISTINCT FROM (i.price_per_hour, i.currency, i.to_ms)) AS corrected
 FROM spot_incoming AS i
 LEFT JOIN spot_prices AS k USING (provider, region, zone, instance_type, product, instance_id, at_ms)"""
-# only facts that are said to be different now go, and come back as they are said to be
+# delete only facts that changed, and insert them again
 _SPOT_REPLACE = """
 DELETE FROM spot_prices AS k USING spot_incoming AS i
 WHERE k.provider = i.provider AND k.region = i.region AND k.zone = i.zone AND k.instance_type = i.instance_type
@@ -227,10 +238,10 @@ ORDER BY i.provider, i.region, i.zone, i.instance_type, i.product, i.instance_id
 def load(
     con: DuckDBPyConnection, prices: Sequence[SpotPrice], covered: dict[str, Span] | None = None
 ) -> SpotLoad:
-    """Loads a batch inside the caller's transaction. Of rows with the same key, the last one stands.
+    """Load a batch inside the caller's transaction. The last of rows with equal keys is used.
 
-    `covered` is what was asked of each source, and is logged even where the answer held nothing; without it each source
-    covers the time from its first to its last change, and is logged where it brought something that was not known.
+    `covered` are the queried spans by source; they are logged even if the answer was empty. Without it, each
+    source covers the time from its first to its last change, and is logged if it has news.
     """
     new = corrected = 0
     told: dict[str, tuple[int, Span]] = {}
@@ -258,7 +269,10 @@ _EVICTION_RATES_INSERT = "INSERT INTO spot_eviction_rates BY NAME SELECT $day AS
 
 
 def load_eviction_rates(con: DuckDBPyConnection, rates: Sequence[EvictionRate], day: date) -> None:
-    """Loads a cloud's eviction rates of a day, in place of those that the day had, inside the caller's transaction."""
+    """Load a cloud's eviction rates of a day inside the caller's transaction.
+
+    They replace earlier rates of the day.
+    """
     with sqlfiles.frames(con, new_rates=sqlfiles.columns_of(EvictionRate, rates)):
         con.execute(_EVICTION_RATES_DELETE, {"day": day})
         con.execute(_EVICTION_RATES_INSERT, {"day": day})

@@ -1,4 +1,4 @@
-"""Progress enters the store: units of work done, as series of values, and the runs of experiment trackers."""
+"""Progress in the store: series of units of work, and runs of experiment trackers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from gpucost.periods import Span
     from gpucost.store.metrics import Bools, Floats, Int64s
 
-# Labels in which replicas of a Prometheus differ.
+# Labels that differ between replicas of a Prometheus.
 _REPLICAS = frozenset(
     {"prometheus", "prometheus_replica", "__replica__", "replica", "receive", "receive_replica", "__name__"}
 )
-# What a target that is scraped by two jobs differs in; only where pod and instance say that it is one target.
+# Labels that differ if two jobs scrape one target; ignored only if pod and instance identify the target.
 _JOBS = frozenset({"job", "service", "endpoint", "container"})
 ALWAYS: Span = (-(2**62), 2**62)
 
 
 class ProgressSeries(NamedTuple):
-    """What a series of values is about; empty texts are unknown. Columns are explained in migrations 0006 and 0021."""
+    """The subject of a series of values; empty texts are unknown.
+
+    Migrations 0006 and 0021 explain the columns.
+    """
 
     mapping: str
     unit: str
@@ -49,15 +52,15 @@ class ProgressSeries(NamedTuple):
 
     @property
     def _tenant(self) -> list[str]:
-        """The tenant, if there is one: other series keep the keys that earlier versions gave them."""
+        """The tenant, if there is one: other series keep their keys of earlier versions."""
         return [f"tenant\x01{self.tenant}"] if self.tenant else []
 
     def key(self, source: str) -> int:
-        """A 64-bit hash of all that makes this another series than others."""
+        """A 64-bit hash of everything that identifies the series."""
         return hash64([source, *(str(value) for value in self[:-1]), *self._tenant])
 
     def identity(self) -> int:
-        """The same for series that count the same thing: copies of a replicated server, a target that is scraped twice."""
+        """Equal for series that count the same work: replicas of a server, a target scraped twice."""
         names = {name for name, _ in self.labels}
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
         kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
@@ -75,7 +78,7 @@ class ProgressBatch:
     values: list[Floats] = field(default_factory=list)
 
     def add(self, series: ProgressSeries, at_ms: Int64s, values: Floats) -> None:
-        """Takes in the values of one more series."""
+        """Add the values of one series."""
         self.series.append(series)
         self.at_ms.append(at_ms)
         self.values.append(values)
@@ -101,7 +104,7 @@ class ProgressRun(NamedTuple):
 
 @record
 class ProgressLoad:
-    """What a batch came to: values read, rows stored of them, series met for the first time, values that are no number."""
+    """The result of a batch: values read, rows stored, new series, and values that are not numbers."""
 
     values: int
     rows: int
@@ -116,7 +119,10 @@ WHERE at_ms >= $from_ms AND at_ms < $to_ms
 
 
 def load_values(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBatch) -> ProgressLoad:
-    """Replaces a source's values in [span) inside the caller's transaction; what lies outside is left out."""
+    """Replace a source's values in [span) inside the caller's transaction.
+
+    Values outside are left out.
+    """
     con.execute(_VALUES_DELETE, {"source": source, "from_ms": span[0], "to_ms": span[1]})
     return _insert(con, source, span, batch)
 
@@ -147,7 +153,7 @@ def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBat
         "identity": np.array([series.identity() for series in batch.series], dtype=np.uint64),
         "labels": [json.dumps(dict(series.labels)) for series in batch.series],
     }
-    # the same series may come in several parts
+    # one series may come in several parts
     keys, first, number = np.unique(key, return_index=True, return_inverse=True)
     index = np.repeat(number, list(map(len, batch.at_ms)))
     at_ms, values = np.concatenate(batch.at_ms), np.concatenate(batch.values)
@@ -163,7 +169,10 @@ def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBat
 
 
 def _changes(index: Int64s, at_ms: Int64s, values: Floats, is_event: Bools) -> tuple[Int64s, Int64s, Floats]:
-    """All events, summed by moment. Otherwise the first and last value of each series, and the two around each change."""
+    """All events, summed by moment; for other series the first, last and changed values.
+
+    At each change, the values before and after it are kept.
+    """
     if not len(index):
         return index, at_ms, values
     order = np.lexsort((at_ms, index))
@@ -179,7 +188,7 @@ def _changes(index: Int64s, at_ms: Int64s, values: Floats, is_event: Bools) -> t
     return index[keep], at_ms[keep], values[keep]
 
 
-# of the runs that were alive in [from_ms, to_ms) or are listed
+# values of runs that were active in [from_ms, to_ms) or are listed
 _RUN_VALUES_DELETE = """
 DELETE FROM progress_values
 WHERE series_id IN (
@@ -204,7 +213,7 @@ FROM progress_runs_batch"""
 def load_runs(
     con: DuckDBPyConnection, source: str, span: Span, runs: Sequence[ProgressRun], batch: ProgressBatch
 ) -> ProgressLoad:
-    """Replaces a source's runs that were alive in [span), and all values of them and of `runs`."""
+    """Replace a source's runs active in [span), and all values of these runs and of `runs`."""
     params = {"source": source, "from_ms": span[0], "to_ms": span[1], "run_ids": [run.run_id for run in runs]}
     con.execute(_RUN_VALUES_DELETE, params)
     con.execute(_RUNS_DELETE, params)

@@ -1,4 +1,4 @@
-"""The log: runs of collectors, the windows that they committed, and what is still to be collected."""
+"""The log: runs of collectors, committed windows, and hours still to be collected."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
 
-# A silence as long as this is none: a restart, or a scrape that failed.
+# A silence up to this long does not count: a restart, or a failed scrape.
 SHORT_SILENCE_MS = 10 * 60_000
 
-# A killed run is taken up again for this long; later, the source is asked anew: it may have learned more since.
+# A killed run is resumed for this long; later, the source is queried from the beginning, because it may have
+# more data.
 _TAKEN_UP_FOR = timedelta(days=1)
 
 
 class IncompleteHour(NamedTuple):
-    """An hour of which something is missing: the silence it lies in (to_ms is None where that has not ended).
+    """An hour with missing data, and the silence that contains it (to_ms None: ongoing).
 
-    `family` is 'nodes' (nobody spoke of the cluster's nodes), 'target' (one of its scrape targets did not), 'gpus', 'gpu'
-    (none of its GPUs, one GPU was measured), 'partial' (the server said so; cluster is None). Settled is what the server
-    answered twice, an hour apart.
+    `family` is 'nodes' (no samples of the cluster's nodes), 'target' (one of its scrape targets is silent),
+    'gpus' or 'gpu' (all or one of its GPUs are unmeasured), 'partial' (the server marked its answer; cluster
+    is None). It is settled if the server gave the same answer twice, an hour apart.
     """
 
     hour: int
@@ -41,7 +42,7 @@ class IncompleteHour(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """Time in which nobody measured a cluster's GPUs."""
+    """Time without measurements of a cluster's GPUs."""
 
     cluster: str
     from_ms: int
@@ -49,7 +50,7 @@ class Silence(NamedTuple):
 
 
 class LaggingTargets(NamedTuple):
-    """Scrape targets of one metric, with the labels that the server knows them by, and the moment the first fell silent."""
+    """Scrape targets of one metric, with the server's labels, and when the first fell silent."""
 
     metric: str
     cluster: str
@@ -66,21 +67,21 @@ _LOADS_INSERT = (
 def log_load(
     con: DuckDBPyConnection, run_id: int, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
 ) -> None:
-    """Adds one row to loads: what a run committed of a source for [span)."""
+    """Add one row to loads: a run's committed window [span) of a source."""
     con.execute(_LOADS_INSERT, [run_id, kind, source, *span, rows, dropped, _utc()])
 
 
 def log_run(
     con: DuckDBPyConnection, kind: str, source: str, span: Span, *, rows: int, dropped: int = 0
 ) -> None:
-    """Enters a run that is over, and the one load that it committed."""
+    """Log a finished run with the one load that it committed."""
     run_id = begin(con, kind, source, span)
     log_load(con, run_id, kind, source, span, rows=rows, dropped=dropped)
     finish(con, run_id)
 
 
 def extend_load(con: DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -> None:
-    """Has what a run logged as [span) end at `end_ms`: a later sample proves that what lies between is empty, not late."""
+    """Extend a run's load [span) to `end_ms`, because a later sample proves that the gap is empty."""
     con.execute(
         "UPDATE loads SET to_ms = $1 WHERE run_id = $2 AND from_ms = $3 AND to_ms = $4",
         [end_ms, run_id, *span],
@@ -88,7 +89,7 @@ def extend_load(con: DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -
 
 
 def begin(con: DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
-    """Enters a run over [span) that starts now; returns its number."""
+    """Log the start of a run over [span); return its number."""
     run_id = int(sqlfiles.value(con, "SELECT coalesce(max(run_id), 0) + 1 FROM collect_runs"))
     con.execute(
         "INSERT INTO collect_runs VALUES ($1, $2, $3, $4, $5, $6, NULL)",
@@ -98,12 +99,12 @@ def begin(con: DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
 
 
 def finish(con: DuckDBPyConnection, run_id: int) -> None:
-    """Marks a run as come to its end, with or without failed windows."""
+    """Mark a run as finished, with or without failed windows."""
     con.execute("UPDATE collect_runs SET finished_at = $1 WHERE run_id = $2", [_utc(), run_id])
 
 
-# a run over a fixed span is taken up again over that span only; one that ended "now" (within a minute of its start) also
-# by a run that begins at the same moment and ends later
+# a run over a fixed span is resumed only over that span; a run that ended "now" (within a minute of its
+# start) also by a run with the same start and a later end
 _RUNS_UNFINISHED = """
 SELECT run_id
 FROM collect_runs
@@ -114,9 +115,9 @@ LIMIT 1"""
 
 
 def unfinished(con: DuckDBPyConnection, kind: str, source: str, span: Span) -> int | None:
-    """The newest run of the source over the same span, begun within a day, that never came to its end; None if none.
+    """The newest unfinished run of the source over the same span, begun within a day, or None.
 
-    Spans that ended at the moment the run was started ("until now") are the same where they begin the same.
+    Spans that ended when the run started ("until now") are equal if their starts are equal.
     """
     params = [kind, source, _utc() - _TAKEN_UP_FOR, *span]
     return next(iter(sqlfiles.column(con, _RUNS_UNFINISHED, params)), None)
@@ -135,18 +136,18 @@ def loaded(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
 
 
 def asked(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
-    """All spans of a source that runs set out to collect."""
+    """All spans of a source that runs began to collect."""
     return con.execute(
         "SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]
     ).fetchall()
 
 
-# windows that held nothing are logged too, and do not count
+# empty windows are logged, too, and do not count
 _FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $1 AND source = $2 AND rows + dropped > 0"
 
 
 def first_data(con: DuckDBPyConnection, kind: str, source: str) -> int | None:
-    """Where a source's data begins: the start of its first load that held any; None where none did."""
+    """The start of the first load with data from a source; None without data."""
     first: int | None = sqlfiles.value(con, _FIRST_DATA, [kind, source])
     return first
 
@@ -159,12 +160,12 @@ SELECT greatest(
 
 
 def newest_sample(con: DuckDBPyConnection, source: str) -> int | None:
-    """The moment of a source's newest sample; None where it has none."""
+    """The time of a source's newest sample; None without samples."""
     newest: int | None = sqlfiles.value(con, _NEWEST_SAMPLE, {"source": source})
     return newest
 
 
-# first_at stays where the answer holds as many samples as the last one, unless a clock went back
+# first_at stays if the answer has as many samples as the previous one, unless a clock went back
 _ASKED_HOURS = """
 MERGE INTO asked_hours AS a
 USING (SELECT unnest($hours::INTEGER[]) AS hour, unnest($samples::BIGINT[]) AS samples) AS w
@@ -177,7 +178,7 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $ask
 def log_answer(
     con: DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
 ) -> None:
-    """Notes how many samples a source's answer held in each epoch hour that it was asked for."""
+    """Record the number of samples in a source's answer for each epoch hour queried."""
     con.execute(
         _ASKED_HOURS,
         {
@@ -191,9 +192,9 @@ def log_answer(
 
 
 def find_silences(con: DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[Silence]:
-    """When all GPUs of a source's clusters fell silent between two moments.
+    """Silences of all GPUs of a source's clusters between two moments.
 
-    Nodes, single targets and GPUs that did stay in the temporary table `silences`.
+    Silences of nodes, single targets and single GPUs stay in the temporary table `silences`.
     """
     span = {"from_ms": from_ms, "to_ms": to_ms}
     sqlfiles.run(con, "silences", {"source": source, "tolerance_ms": SHORT_SILENCE_MS, **span})
@@ -206,7 +207,7 @@ def find_silences(con: DuckDBPyConnection, source: str, from_ms: int, to_ms: int
 
 
 def incomplete_hours(con: DuckDBPyConnection, source: str, from_ms: int, to_ms: int) -> list[IncompleteHour]:
-    """The hours that a source was asked for, that begin at `from_ms` or later, end by `to_ms`, and are incomplete."""
+    """Incomplete hours among those queried from a source, between `from_ms` and `to_ms`."""
     find_silences(con, source, from_ms, to_ms)
     hours = {"from_hour": -(-from_ms // MS_PER_HOUR), "to_hour": to_ms // MS_PER_HOUR}
     return [
@@ -218,7 +219,7 @@ def incomplete_hours(con: DuckDBPyConnection, source: str, from_ms: int, to_ms: 
 def silent_families(
     con: DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
 ) -> list[tuple[str, str, int, int]]:
-    """When known families of a source's clusters have no stored sample: rows (family, label of the cluster, from, to)."""
+    """Times without samples of known families: rows (family, label of the cluster, from, to)."""
     params = {"source": source, "cluster_label": cluster_label, "from_ms": from_ms, "to_ms": to_ms}
     return sqlfiles.run(con, "silent_families", params | {"tolerance_ms": SHORT_SILENCE_MS}).fetchall()
 
@@ -229,14 +230,14 @@ WHERE source = $1 AND metric = 'kube_pod_info' AND namespace <> ''"""
 
 
 def pod_namespaces(con: DuckDBPyConnection, source: str) -> set[str]:
-    """The namespaces whose pods are stored of a source."""
+    """The namespaces with stored pods of a source."""
     return set(sqlfiles.column(con, _NAMESPACES, [source]))
 
 
 def lagging_targets(
     con: DuckDBPyConnection, source: str, cluster_label: str, from_ms: int, to_ms: int
 ) -> list[LaggingTargets]:
-    """Scrape targets that were heard of since `from_ms`, but no more since `to_ms`."""
+    """Scrape targets with samples since `from_ms`, but not since `to_ms`."""
     params = {"source": source, "cluster_label": cluster_label, "from_ms": from_ms, "to_ms": to_ms}
     return [LaggingTargets(*row) for row in sqlfiles.run(con, "lagging_targets", params).fetchall()]
 
@@ -255,12 +256,15 @@ WHERE scrape_gaps.source = $source
 _SERIES_CLUSTER = """
 UPDATE series SET cluster = coalesce(labels[$cluster_label], $default_cluster)
 WHERE source = $source AND cluster IS DISTINCT FROM coalesce(labels[$cluster_label], $default_cluster)"""
-# no load has this number, so the next attribution looks at everything again
+# loads never have this number, so the next attribution processes everything again
 _ATTRIBUTION_RESET = "UPDATE attribution_state SET last_load_id = -1"
 
 
 def settle_clusters(con: DuckDBPyConnection, source: str, cluster_label: str, default_cluster: str) -> None:
-    """Puts a source's known series into the clusters that its settings say now, and has them attributed anew if any moved."""
+    """Move a source's series to the clusters in its current settings.
+
+    If any series moved, the next attribution processes everything again.
+    """
     params = {"source": source, "cluster_label": cluster_label, "default_cluster": default_cluster}
     con.execute(_GAPS_CLUSTER, params)
     if sqlfiles.value(con, _SERIES_CLUSTER, params):
@@ -272,7 +276,10 @@ def _utc() -> datetime:
 
 
 def look(con: DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
-    """Make the temporary table missing_metrics of `needs`: kind, metric, what is lost without it and what mends that."""
+    """Create the temporary table missing_metrics from `needs`.
+
+    These are the kind, the metric, the consequence of its absence, and the fix.
+    """
     con.execute(
         "CREATE OR REPLACE TEMP TABLE needs (kind VARCHAR, metric VARCHAR, lost VARCHAR, fix VARCHAR)"
     )
@@ -282,7 +289,7 @@ def look(con: DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) ->
 
 
 def of_source(con: DuckDBPyConnection, source: str, period: Period) -> list[tuple[Any, ...]]:
-    """What of missing_metrics concerns the clusters of a source in `period`: rows (level, code, message, fix)."""
+    """Rows of missing_metrics for a source's clusters in `period`: (level, code, message, fix)."""
     return con.execute(
         "SELECT DISTINCT level, code, message, fix FROM missing_metrics"
         " WHERE cluster IN (SELECT cluster FROM series WHERE source = $source) AND from_ms < $to AND to_ms > $from ORDER BY ALL",

@@ -36,26 +36,27 @@ def latest_version() -> int:
 
 
 def current_version(con: DuckDBPyConnection) -> int:
-    """The schema version of an open store; 0 where it holds no tables of ours yet."""
+    """The schema version of an open store; 0 if it has no tables of gpucost yet."""
     import duckdb
 
     try:
-        # the function by its whole name: it is not one of the store's own
+        # qualified: this cannot be the store's own function
         return value(con, "SELECT system.main.max(version) FROM schema_version") or 0
     except duckdb.CatalogException:
         return 0
 
 
 def check(con: DuckDBPyConnection, path: Path) -> bool:
-    """True where the store has the schema of this program, False where it is older.
+    """Whether the store has the schema of this program; False if it is older.
 
-    Raises StoreError for a store written by a newer gpucost, for a DuckDB file that is not a store, and for one with other
-    tables, views or macros than its version's: a store is data, and runs nothing of its own.
+    Raises StoreError for a store written by a newer gpucost, for a DuckDB file that is not a store, and for a
+    store with other tables, views or macros than its version's: a store is data and must not run its own
+    code.
     """
     version = current_version(con)
     if version > latest_version():
         raise StoreError(
-            f"{path} was written by a newer gpucost (schema {version}; this one knows {latest_version()})",
+            f"{path} was written by a newer gpucost (schema {version}; this one has {latest_version()})",
             "pip install --upgrade gpucost",
         )
     if (
@@ -75,14 +76,15 @@ def check(con: DuckDBPyConnection, path: Path) -> bool:
     return version == latest_version()
 
 
-# Digests of files that were checked, or that gpucost wrote after that: a command opens its store several times.
+# Digests of files that were checked, or that gpucost wrote afterwards: a command opens its store several
+# times.
 _CHECKED: set[str] = set()
-# How many of them a user's own file keeps for the next commands.
+# Number of digests kept in a user's file for later commands.
 _KEPT = 200
 
 
 def _state(path: Path) -> str:
-    """Return a digest that changes whenever the file or its write-ahead log changes: no program can set ctime back."""
+    """Return a digest that changes with the file or its write-ahead log: programs cannot reset ctime."""
     files = [path.stat()]
     with suppress(FileNotFoundError):
         files.append(path.with_name(f"{path.name}.wal").stat())
@@ -91,13 +93,13 @@ def _state(path: Path) -> str:
 
 
 def _checked_before() -> Path:
-    """The user's file of such digests. Raises RuntimeError if the user has no home directory."""
+    """The user's file of checked digests. Raises RuntimeError without a home directory."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "gpucost" / "checked-stores"
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether a file is as gpucost checked or wrote it last."""
+    """Whether a file is unchanged since gpucost last checked or wrote it."""
     state = _state(path)
     if state not in _CHECKED:
         with suppress(OSError, RuntimeError, ValueError):
@@ -109,7 +111,10 @@ def is_trusted(path: Path) -> bool:
 
 
 def trust(path: Path) -> None:
-    """Note that a file, as it is now, has the right objects: it is not checked again until another program writes it."""
+    """Record that a file, as it is now, has the right objects.
+
+    It is checked again only after another program writes it.
+    """
     state = _state(path)
     _CHECKED.add(state)
     with suppress(OSError, RuntimeError, ValueError):
@@ -122,8 +127,9 @@ def trust(path: Path) -> None:
         new.replace(known)
 
 
-# What a schema is made of, besides what DuckDB brings; macros last, since it lists thousands of functions for them. Functions by
-# their whole names, and as few as can be: a store may have macros that are called as DuckDB's own.
+# The objects of a schema, without DuckDB's own; macros last, because they are listed among thousands of
+# functions. Functions are qualified, and as few as possible: a store may have macros with the names of
+# DuckDB's own.
 _OBJECTS = """
 SELECT 'table' AS kind, schema_name, table_name AS name, sql AS definition, database_name, internal OR temporary AS is_internal
 FROM system.main.duckdb_tables()
@@ -138,12 +144,12 @@ SELECT schema_name, function_name, parameters, macro_definition, database_name
 FROM system.main.duckdb_functions() WHERE NOT internal"""
 
 
-# DuckDB keeps what stands in their brackets in no order.
+# DuckDB keeps the items in these brackets in arbitrary order.
 _UNORDERED = re.compile(r"\b(?:EXCLUDE|REPLACE) \(")
 
 
 def _ordered(definition: str) -> str:
-    """A definition with the lists that DuckDB spells in any order in one."""
+    """A definition with its unordered lists sorted."""
     found = _UNORDERED.search(definition)
     if not found:
         return definition
@@ -159,7 +165,8 @@ def _ordered(definition: str) -> str:
     )
 
 
-# What loads of bills left behind before this schema version: nothing reads it, and the migration to that drops it.
+# An object that loads of bills left behind before this schema version: it is unused, and the migration to
+# that version drops it.
 _LEFT, _LEFT_UNTIL = ("view", "staged"), 20
 
 
@@ -186,19 +193,22 @@ def _objects(con: DuckDBPyConnection) -> dict[tuple[str, str], str]:
 
 
 def objects_digest(con: DuckDBPyConnection) -> str:
-    """A digest of all that the schema of an open store is made of, by name and definition."""
+    """A digest of all objects in the schema of an open store, by name and definition."""
     return hashlib.sha256(repr(sorted(_objects(con).items())).encode()).hexdigest()
 
 
 @cache
 def _known_digests() -> dict[int, str]:
-    """The digest of each version, as this project's tests make it."""
+    """The digest of each version, as computed by this project's tests."""
     lines = (files("gpucost.store") / "migrations" / "objects.txt").read_text("utf-8").splitlines()
     return {int(version): digest for version, digest in (line.split() for line in lines)}
 
 
 def _refuse_others(con: DuckDBPyConnection, path: Path, version: int) -> None:
-    """Raises StoreError where objects differ from what the migrations make, of which another DuckDB may spell the definitions."""
+    """Raise StoreError if the objects differ from the objects that the migrations create.
+
+    This DuckDB creates them for the comparison: another version may spell definitions in another way.
+    """
     import duckdb
 
     with duckdb.connect(":memory:") as own:
@@ -208,7 +218,7 @@ def _refuse_others(con: DuckDBPyConnection, path: Path, version: int) -> None:
     for kind, name in sorted(there.keys() | due.keys()):
         if there.get((kind, name)) != due.get((kind, name)):
             made = (
-                f"holds a {kind} {name} that gpucost did not make"
+                f"contains a {kind} {name} that gpucost did not create"
                 if (kind, name) in there
                 else f"lacks its {kind} {name}"
             )
@@ -227,7 +237,7 @@ CREATE TABLE IF NOT EXISTS schema_version (
 
 
 def migrate(con: DuckDBPyConnection, until: int | None = None) -> None:
-    """Brings the schema up to date, or to the version `until`, in one transaction: all of it or nothing."""
+    """Upgrade the schema to the latest version, or to `until`, in one transaction."""
     import duckdb
 
     version = current_version(con)
@@ -240,14 +250,15 @@ def migrate(con: DuckDBPyConnection, until: int | None = None) -> None:
                 con.execute("INSERT INTO schema_version VALUES ($1, $2, now()::TIMESTAMP)", [number, name])
         con.execute("COMMIT")
     except BaseException:
-        with suppress(duckdb.Error):  # a commit that failed has ended the transaction; its own error says why
+        # a failed commit has ended the transaction; its own error has the reason
+        with suppress(duckdb.Error):
             con.execute("ROLLBACK")
         raise
 
 
-# The first version whose migration deletes data: older stores are copied before it.
+# The first version whose migration deletes data: older stores are copied first.
 DELETES_SINCE = 22
-# How many rows that migration deletes, by table; the tables exist since version 21.
+# Number of rows that this migration deletes, by table; the tables exist since version 21.
 _DELETED = """
 SELECT 'gateway_calls', count(*) FROM gateway_calls
 UNION ALL SELECT 'token_prices', count(*) FROM token_prices
@@ -255,12 +266,12 @@ UNION ALL SELECT 'progress_series of gateways', count(*) FROM progress_series WH
 
 
 def copied_before(path: Path, version: int) -> Path:
-    """Where the copy of a store lies that was made before its upgrade from `version`."""
+    """The path of a store's copy made before its upgrade from `version`."""
     return path.with_name(f"{path.name}.schema-{version}")
 
 
 def deleted_by_upgrade(con: DuckDBPyConnection) -> str:
-    """List how many rows of which tables an upgrade of an open store deletes; '' if none."""
+    """A list of the rows that an upgrade of an open store deletes, by table; '' if none."""
     if current_version(con) != DELETES_SINCE - 1:
         return ""
     return ", ".join(f"{count:,} of {table}" for table, count in con.execute(_DELETED).fetchall() if count)
@@ -274,7 +285,7 @@ class TableInfo:
 
 @record
 class SourceInfo:
-    """One source's loads: how many, the period they span (a hole inside is possible), and what they took in."""
+    """One source's loads: their number, the period they span (with possible gaps), and rows."""
 
     kind: str
     source: str
@@ -288,7 +299,10 @@ class SourceInfo:
 
 @record
 class DroppedInfo:
-    """Samples of a metric that were left out as impossible: reason is 'nan', 'sentinel' or 'out_of_range'."""
+    """Impossible samples of a metric that were left out.
+
+    `reason` is 'nan', 'sentinel' or 'out_of_range'.
+    """
 
     source: str
     reason: str
@@ -298,7 +312,11 @@ class DroppedInfo:
 
 @record
 class StoreInfo:
-    """Sizes are in bytes. `samples` counts the activity samples in hour blocks; `states` the runs of equal values."""
+    """The store's contents.
+
+    Sizes are in bytes. `samples` counts activity samples in hourly blocks; `states` counts runs of equal
+    values.
+    """
 
     path: Path
     size: int
@@ -315,7 +333,7 @@ class StoreInfo:
 _TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY table_name"
 _STORAGE_VERSION = """
 SELECT coalesce(any_value(tags['storage_version']), 'unknown') FROM duckdb_databases() WHERE database_name = current_database()"""
-# the period begins with data, where there ever was any
+# the period begins with data, if there ever was any
 _SOURCES = """
 SELECT kind, source, count(*), epoch_ms(coalesce(min(from_ms) FILTER (rows + dropped > 0), min(from_ms)))::TIMESTAMPTZ,
     epoch_ms(max(to_ms))::TIMESTAMPTZ, sum(rows)::BIGINT, sum(dropped)::BIGINT, max(loaded_at)::TIMESTAMPTZ
@@ -329,7 +347,7 @@ ORDER BY source, reason, metric"""
 
 
 def read(con: DuckDBPyConnection, path: Path) -> StoreInfo:
-    """Reads a StoreInfo from an open store."""
+    """Read a StoreInfo from an open store."""
     rows = {name: value(con, f'SELECT count(*) FROM "{name}"') for name in column(con, _TABLES)}  # noqa: S608
     wal = path.with_name(path.name + ".wal")
     return StoreInfo(

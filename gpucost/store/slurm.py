@@ -1,4 +1,4 @@
-"""What Slurm's accounting says, in the store: what a later answer restates replaces what an earlier one said."""
+"""Slurm's accounting in the store: later answers replace earlier ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-# Each table of facts, and what names a row of it.
+# Each table of facts, with its key columns.
 _KEYS = {
     "slurm_runs": ("cluster", "job_id", "submit_ms"),
     "slurm_steps": ("cluster", "job_id", "step", "start_ms"),
@@ -22,7 +22,8 @@ _KEYS = {
     "slurm_accounts": ("cluster", "account"),
     "slurm_shares": ("cluster", "account", "user", "seen_ms"),
 }
-# Of two rows of one name: what has ended wins over what went on, then what lasted longer (`sacct --truncate` cuts), then any.
+# Precedence of rows with one key: ended before open, then longer before shorter (`sacct --truncate`
+# cuts), then either.
 _RANKS = {
     "slurm_runs": "end_ms IS NOT NULL, coalesce(elapsed_ms, -1)",
     "slurm_steps": "end_ms IS NOT NULL, coalesce(end_ms, -1)",
@@ -31,8 +32,8 @@ _RANKS = {
 
 
 def stage(con: DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Take in rows of `table`, a column each, None where nothing is known; `merge` enters them."""
-    # beyond it DuckDB spills beside the store
+    """Stage rows of `table` by column, None for unknown values; `merge` stores them."""
+    # beyond it, DuckDB spills next to the store
     con.execute("SET memory_limit = '900MB'")
     con.execute(f"CREATE TEMP TABLE IF NOT EXISTS incoming_{table} AS FROM {table} LIMIT 0")
     if any(columns.values()):
@@ -40,7 +41,7 @@ def stage(con: DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[An
             con.execute(f"INSERT INTO incoming_{table} BY NAME FROM slurm_batch")
 
 
-# A node that is described as it was is nothing new, and neither are shares.
+# Unchanged descriptions of nodes and unchanged shares are not new.
 _UNCHANGED = {
     "slurm_nodes": """DELETE FROM incoming_slurm_nodes AS i USING (
         SELECT cluster, node, arg_max((gres, partitions, features, instance_type), seen_ms) AS told
@@ -55,8 +56,8 @@ _UNCHANGED = {
 }
 
 
-# Tasks of arrays and parts of heterogeneous jobs that one answer tells without their own numbers (then made up, from 2 ** 62 on),
-# and another with them.
+# Tasks of arrays and parts of heterogeneous jobs that one answer contains without their numbers (then
+# generated, from 2 ** 62 on), and another with them.
 _NUMBERS = """CREATE OR REPLACE TEMP TABLE numbers AS
 WITH runs AS (
     SELECT cluster, job, start_ms, submit_ms, job_id FROM slurm_runs
@@ -73,7 +74,7 @@ UNION
 SELECT t.cluster, t.job_id, n.job_id
 FROM made_up AS t JOIN runs AS n USING (cluster, job, start_ms)
 WHERE n.job_id < 1::UBIGINT << 62"""
-# Runs that one answer tells without their submission (then their start), and another with it.
+# Runs that one answer contains without their submission (then their start is used), and another with it.
 _SUBMISSIONS = """CREATE OR REPLACE TEMP TABLE submissions AS
 WITH runs AS (
     SELECT cluster, job_id, start_ms, submit_ms FROM slurm_runs SEMI JOIN incoming_slurm_runs USING (cluster, job_id)
@@ -87,7 +88,7 @@ GROUP BY ALL"""
 
 
 def _identify(con: DuckDBPyConnection) -> None:
-    """Give runs their own number and submission, where any answer says them."""
+    """Give runs their real number and submission, if any answer has them."""
     if not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'incoming_slurm_runs'").fetchall():
         return
     of_both = (
@@ -109,7 +110,7 @@ def _identify(con: DuckDBPyConnection) -> None:
 
 
 def merge(con: DuckDBPyConnection) -> int:
-    """Enter what was taken in, each row where it says more than the stored one of its name; returns how many rows changed."""
+    """Store the staged rows if they contain more than stored ones; return the number of changed rows."""
     changed = 0
     _identify(con)
     for table, keys in _KEYS.items():

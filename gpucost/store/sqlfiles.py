@@ -1,4 +1,4 @@
-"""What the modules of the store share: its static .sql files, and columns that DuckDB reads in their place."""
+"""Helpers of the store's modules: static .sql files, and Python columns as DuckDB tables."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 def run(con: DuckDBPyConnection, name: str, params: Mapping[str, object] | None = None) -> DuckDBPyConnection:
-    """Runs `store/sql/<name>.sql` as engine.run_stage does."""
+    """Run `store/sql/<name>.sql` with engine.run_stage."""
     return engine.run_stage(con, "gpucost.store", f"sql/{name}", params)
 
 
 def value(con: DuckDBPyConnection, sql: str, params: object = None) -> Any:
-    """The one value that a statement answers."""
+    """The single value that a statement returns."""
     return con.execute(sql, params).fetchall()[0][0]
 
 
 def column(con: DuckDBPyConnection, sql: str, params: object = None) -> list[Any]:
-    """The first value of each row that a statement answers."""
+    """The first value of each row that a statement returns."""
     return [row[0] for row in con.execute(sql, params).fetchall()]
 
 
 @contextmanager
 def frames(con: DuckDBPyConnection, **tables: Mapping[str, Any]) -> Iterator[None]:
-    """Make columns readable as tables of these names while the block lasts."""
+    """Make columns readable as tables of these names in this block."""
     import duckdb
 
     for name, columns in tables.items():
@@ -41,13 +41,14 @@ def frames(con: DuckDBPyConnection, **tables: Mapping[str, Any]) -> Iterator[Non
         yield
     finally:
         for name in tables:
-            # A statement that failed has ended the transaction, and with it the names; its own error is the one to show.
+            # A failed statement has ended the transaction, and with it the names; its own error is the
+            # important one.
             with suppress(duckdb.Error):
                 con.unregister(name)
 
 
 def columns_of(kind: type[NamedTuple], rows: Sequence[NamedTuple]) -> dict[str, list[Any]]:
-    """Rows of a kind as columns by name; prices as text, which keeps every digit."""
+    """Rows of a kind as columns by name; prices as text, which keeps all digits."""
     columns = {name: list(map(attrgetter(name), rows)) for name in kind._fields}
     if "price_per_hour" in columns:
         columns["price_per_hour"] = [f"{price:f}" for price in columns["price_per_hour"]]
@@ -55,7 +56,10 @@ def columns_of(kind: type[NamedTuple], rows: Sequence[NamedTuple]) -> dict[str, 
 
 
 def _array(values: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
-    """A column as DuckDB reads it without guessing at its numbers, some of which may be None; texts and lists as objects."""
+    """A column that DuckDB reads without guessing types.
+
+    Numbers may include None; texts and lists become objects.
+    """
     import numpy as np
 
     if isinstance(values, np.ndarray):

@@ -1,4 +1,7 @@
-"""Tables as files: CSV that a spreadsheet opens without running anything, and Parquet; the same bytes each time."""
+"""Tables as files: Parquet, and CSV that is safe to open in a spreadsheet.
+
+The same table always gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ if TYPE_CHECKING:
 
 FileKind = Literal["csv", "parquet"]
 
-# What spreadsheets take for the beginning of a formula, in full width too, or skip before one.
+# Characters that spreadsheets take for the start of a formula (also in full width), or skip before one.
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
-# What `visible` does, where DuckDB writes: of the text $text, letter by letter. No list of IN: that becomes a join, and a join
-# does not keep the order of rows.
+# `visible` in SQL, for the text $text, letter by letter. It avoids a list in IN: that would become a join,
+# which does not keep the order of rows.
 _VISIBLE = r"""CASE WHEN regexp_matches($text, '$hidden') THEN
     array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
     WHEN NOT regexp_matches(letter, '$hidden') THEN letter
     WHEN unicode(letter) < 65536 THEN format('\u{:04x}', unicode(letter))
     ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')
     ELSE $text END"""
-# What `harmless` does.
+# `harmless` in SQL.
 _GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN '''' ELSE '' END || $visible"
 
 
-# rows keep their order, whatever the number of threads; DuckDB quotes cells that contain the character of COMMENT
+# rows keep their order with any number of threads; DuckDB quotes cells that contain the character of COMMENT
 _SAVE = {
     "csv": "COPY ({}) TO $path (FORMAT csv, HEADER, COMMENT ';', "
     "TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%SZ', DATEFORMAT '%Y-%m-%d')",
@@ -42,13 +45,17 @@ _SAVE = {
 
 
 def harmless(text: str) -> str:
-    """`text` as a cell of CSV: hidden characters shown, and an apostrophe before what a spreadsheet would run as a formula."""
+    """`text` as a CSV cell, safe for spreadsheets.
+
+    Hidden characters are shown, and an apostrophe is put before text that a spreadsheet would run as a
+    formula.
+    """
     seen = visible(text)
     return f"'{seen}" if re.match(_FORMULA, text) else seen
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
-    """Rows as CSV. Cells with a semicolon are quoted, too: many spreadsheets take it for the separator."""
+    """Rows as CSV. Cells with semicolons are quoted, too: many spreadsheets use them as separator."""
     lines = (",".join(map(_cell, row)) for row in rows)
     return "".join(f"{line or _EMPTY}\n" for line in lines)
 
@@ -64,11 +71,11 @@ def _cell(text: str) -> str:
 def save_table(
     con: DuckDBPyConnection, table: str, columns: Mapping[str, str], kind: FileKind, path: Path
 ) -> None:
-    """Write columns of a table to a file: `columns` says, in order, what a column of the file is called in the table.
+    """Write columns of a table to a file; `columns` maps the file's columns, in order, to the table's.
 
-    In CSV, instants are ISO 8601 in UTC, hidden characters are shown, and text that a spreadsheet would run begins with an
-    apostrophe; Parquet keeps types and text as they are. Rows keep the table's order. Raises GpucostError where the file cannot
-    be written.
+    In CSV, instants are ISO 8601 in UTC, hidden characters are shown, and text that a spreadsheet would run
+    begins with an apostrophe. Parquet keeps types and text unchanged. Rows keep the table's order. Raises
+    GpucostError if the file cannot be written.
     """
     import duckdb
 
@@ -91,7 +98,10 @@ def save_table(
 
 
 def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path: Path) -> None:
-    """Write rows to a Parquet file: None, text, numbers, decimals, dates. `columns` are their names and DuckDB types."""
+    """Write rows to a Parquet file: None, text, numbers, decimals, dates.
+
+    `columns` are their names and DuckDB types.
+    """
     import duckdb
 
     from gpucost.store.bill_files import workspace
@@ -109,7 +119,7 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path
 
 
 def _guarded(name: str) -> duckdb.Expression:
-    """What `harmless` does, of a column."""
+    """`harmless` for a column."""
     import duckdb
 
     quoted = name.replace('"', '""')

@@ -1,4 +1,4 @@
-"""What keeps a store small and sound: writing it anew, and reading all of it."""
+"""Upkeep of a store: rewriting, copying and checking it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
     from gpucost.store.connection import Store
 
-# Rows lie as they are read: of a week, series by series. Other tables keep their order.
+# Rows are stored in reading order: week by week, and series by series within. Other tables keep their order.
 _ORDER = {"blocks": "hour // 168, series_id, hour", "states": "series_id, first_ms"}
 _TABLES = """
 SELECT table_name FROM duckdb_tables() WHERE database_name = $1 AND NOT internal AND NOT temporary ORDER BY table_name"""
 
 
-# Below this a smaller file is not worth the work.
+# A smaller file is not worth the work.
 _LEAST_BYTES = 64 * 2**20
 _COMPACTED = """
 SELECT (SELECT count(*) FROM loads WHERE from_ms < $1), coalesce(max(at_ms), 0) FROM compactions WHERE sealed_until_ms IS NULL"""
 
 
 def is_due(store: Store, month_ms: int) -> bool:
-    """Whether the store is large, holds data of before the running month (it began at `month_ms`) and was not rewritten since."""
+    """Whether the store is large, has data from before this month, and was not rewritten since.
+
+    The month began at `month_ms`.
+    """
     if not store.exists or store.path.stat().st_size < _LEAST_BYTES:
         return False
     with store.read() as con:
@@ -42,12 +45,13 @@ def is_due(store: Store, month_ms: int) -> bool:
 
 
 def rewrite(store: Store) -> None:
-    """Write the store anew, each table in the order in which it is read, without the space that replaced rows left behind.
+    """Rewrite the store: each table in reading order, without the space of replaced rows.
 
-    The new file takes the place of the old once it is whole and holds what that held; until then nothing can be written to the
-    store. Raises StoreError where there is no store, or no room for a second one beside it.
+    The new file replaces the old one when it is complete and has equal contents; until then, the store is
+    locked for writing. Raises StoreError if the store is missing, or if there is not enough space for a
+    second one next to it.
     """
-    with store.write():  # merges what a killed process left in the log
+    with store.write():  # merges the log that a killed process left
         pass
     path = store.path.resolve()
     with _copied(path, path, "compact") as (con, part, inode):
@@ -58,36 +62,37 @@ def rewrite(store: Store) -> None:
             raise StoreError(
                 f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again"
             )
-        # while nobody can write to the old one
+        # while the old one is locked for writing
         disk.put(part, path)
 
 
 def backup(store: Store, target: Path) -> None:
-    """Write a copy of the store to `target`, of one moment, while others read it; all of it is read, and checked, on the way.
+    """Write a copy of the store at one moment to `target`, while others read it.
 
-    Raises StoreError where there is no store, or no room for the copy.
+    All data is read and checked on the way. Raises StoreError if the store is missing, or if there is not
+    enough space for the copy.
     """
-    with store.read():  # there, and of this version
+    with store.read():  # it exists, and has this version
         pass
     path = store.path.resolve()
     if target.exists() and target.samefile(path):
         raise UsageError(f"{target} is the store itself", "name another file")
     if target.exists() and not target.is_file():
         raise UsageError(
-            f"{target} is {'a directory' if target.is_dir() else 'no regular file'}", "name a file"
+            f"{target} is {'a directory' if target.is_dir() else 'not a regular file'}", "name a file"
         )
     with disk.private(store.mode), _copied(path, target, "back up") as (con, part, _):
         con.execute("CHECKPOINT")
-        # a log of what lay there before is none of this copy's
+        # a log of an earlier file does not belong to this copy
         target.with_name(f"{target.name}.wal").unlink(missing_ok=True)
         disk.put(part, target)
 
 
 @contextmanager
 def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[DuckDBPyConnection, Path, int]]:
-    """A copy of the store at `path` beside `target`, open, and the number that the store's file has on its disk.
+    """An open copy of the store at `path` next to `target`, and the inode of the store's file.
 
-    Nobody can write to the store while the block lasts; what the block did not move is removed.
+    The store is locked for writing in this block; a copy that the block does not move is removed.
     """
     import duckdb
 
@@ -104,12 +109,12 @@ def _copied(path: Path, target: Path, verb: str) -> Iterator[tuple[DuckDBPyConne
         ) from error
     except duckdb.Error as error:
         raise StoreError(
-            f"cannot {verb} the store {path}: {error}", "gpucost store check says whether it is sound"
+            f"cannot {verb} the store {path}: {error}", "gpucost store check tests the store"
         ) from error
 
 
 def _copy(con: DuckDBPyConnection, path: Path) -> int:
-    """Fill the database of `con` with what the store at `path` holds, and return that file's number on its disk."""
+    """Fill the database of `con` with the contents of the store at `path`; return its inode."""
     into = value(con, "SELECT current_database()")
     old, quoted = f"{into}_before", str(path).replace("'", "''")
     con.execute(f"ATTACH '{quoted}' AS \"{old}\" (READ_ONLY)")
@@ -120,7 +125,7 @@ def _copy(con: DuckDBPyConnection, path: Path) -> int:
         order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
         con.execute(f'INSERT INTO "{table}" FROM "{old}"."{table}"{order}')
         if _digest(con, f'"{table}"') != _digest(con, f'"{old}"."{table}"'):
-            raise StoreError(f"the table {table} of the store {path} was not copied in full", "try again")
+            raise StoreError(f"the table {table} of the store {path} was not copied completely", "try again")
     return inode
 
 
@@ -130,7 +135,10 @@ def _digest(con: DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]
 
 @record
 class Check:
-    """What was looked at, how many rows of it are wrong, and what the first of them is; or why it could not be looked at."""
+    """The result of one check: number of wrong rows and the first of them.
+
+    `is_made` is false if the check could not be made; then `example` has the reason.
+    """
 
     what: str
     wrong: int
@@ -138,9 +146,9 @@ class Check:
     is_made: bool = True
 
 
-# What holds in every store, with the rows that break it, each as a text.
+# Conditions that hold in every store, with the rows that violate them, each as a text.
 _INVARIANTS = {
-    "an hour block holds what it says": """
+    "each hourly block is consistent": """
         SELECT format('series {}, hour {}', series_id, hour) FROM blocks
         WHERE samples < 1 OR first_offset_ms > last_offset_ms OR last_offset_ms >= 3600000 OR idle_samples > samples
             OR len(vals) <> samples OR vals[-1] <> last_value OR len(offsets_ms) <> samples
@@ -148,11 +156,11 @@ _INVARIANTS = {
             OR len(list_filter(vals[:-2], lambda v: v < idle_threshold)) <> idle_samples""",
     "a series has one block an hour": """
         SELECT format('series {}, hour {}', series_id, hour) FROM blocks GROUP BY series_id, hour HAVING count(*) > 1""",
-    "a series is known once": "SELECT format('key {}', key) FROM series GROUP BY key HAVING count(*) > 1",
-    "samples are of known series": """
+    "each series is stored once": "SELECT format('key {}', key) FROM series GROUP BY key HAVING count(*) > 1",
+    "samples belong to known series": """
         SELECT format('series {}', series_id)
         FROM (SELECT series_id FROM blocks UNION SELECT series_id FROM states) ANTI JOIN series USING (series_id)""",
-    "states follow each other": """
+    "states do not overlap": """
         SELECT format('series {} at {}', series_id, epoch_ms(first_ms)) FROM states
         QUALIFY last_ms < first_ms OR first_ms <= lag(last_ms) OVER (PARTITION BY series_id ORDER BY first_ms)""",
     "a bill has the rows it was loaded with": """
@@ -160,13 +168,13 @@ _INVARIANTS = {
         FROM bills AS b
         LEFT JOIN (SELECT bill_id, count(*) AS rows FROM bill_rows GROUP BY bill_id) AS r USING (bill_id)
         WHERE b.rows <> coalesce(r.rows, 0)""",
-    "what is charged of a node's hour is its cost, exactly": """
+    "a node-hour's charges equal its cost, exactly": """
         SELECT format('node {} at {}', n.node_id, epoch_ms(n.from_ms))
         FROM node_runs AS n
         FULL JOIN (SELECT node_id, from_ms, hours, sum(cost) AS cost FROM cost_runs GROUP BY ALL) AS c
             USING (node_id, from_ms, hours)
         WHERE n.node_cost IS DISTINCT FROM c.cost""",
-    "nobody is busy for longer than they hold": """
+    "measured time is within allocated time": """
         SELECT format('allocation {} at {}', a.allocation_id, epoch_ms(a.from_ms))
         FROM activity_hours AS a
         LEFT JOIN cost_runs AS c ON c.allocation_id = a.allocation_id AND c.from_ms = a.run_from_ms
@@ -181,7 +189,7 @@ _INVARIANTS = {
         LEFT JOIN cost_runs AS c ON c.node_id = d.node_id AND c.from_ms >= d.from_ms AND c.from_ms < d.to_ms
         GROUP BY d.node_id, d.from_ms, d.cost
         HAVING d.cost IS DISTINCT FROM sum(c.hours * c.cost)""",
-    "costs are of known nodes and pods": """
+    "costs belong to known nodes and pods": """
         SELECT format('node {} at {}', c.node_id, epoch_ms(c.from_ms))
         FROM cost_runs AS c
         LEFT JOIN nodes AS n USING (node_id)
@@ -191,12 +199,12 @@ _INVARIANTS = {
 
 
 def check(con: DuckDBPyConnection) -> Iterator[Check]:
-    """Read every page of the store, a table at a time, then hold its rows against what has to hold in every store.
+    """Read every page of the store, one table at a time, then check its invariants.
 
-    Raises duckdb.Error where a page is damaged, which an open store tells as a StoreError.
+    Raises duckdb.Error for a damaged page, which an open store reports as StoreError.
     """
     for table in column(con, _TABLES, [value(con, "SELECT current_database()")]):
-        # DuckDB compares the checksum of each block that it reads
+        # DuckDB verifies the checksum of each block that it reads
         _digest(con, f'"{table}"')
     yield Check("every page can be read", 0, None)
     for what, statement in _INVARIANTS.items():

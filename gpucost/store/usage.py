@@ -1,4 +1,4 @@
-"""What the attributed store says was used in a period: nodes with their prices, and the pods asked for."""
+"""Usage in a period from the attributed store: nodes with prices, and selected pods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Row = dict[str, Any]
 
 @record
 class UsageRows:
-    """Rows as the statements below name their columns. A node that was not collected for a while has several rows."""
+    """Rows with the columns of the statements below.
+
+    A node that was not collected for a while has several rows.
+    """
 
     nodes: list[Row]
     prices: list[Row]
@@ -33,14 +36,15 @@ class UsageRows:
     others: list[Row]
 
 
-# one row per allocation: its team, the last one where labels changed
+# one row per allocation: its team, or the last one if labels changed
 _USAGE_TEAMS = """
 CREATE OR REPLACE TEMP TABLE usage_teams AS
 SELECT allocation_id, arg_max(team, from_ms) AS team
 FROM cost_runs
 WHERE allocation_id IS NOT NULL AND from_ms < $to_ms AND $from_ms < to_ms + (hours - 1) * 3600000
 GROUP BY allocation_id"""
-# workloads that write checkpoints: [[units]] resumes says so, or a pod's epochs went on where those of an earlier pod had been
+# workloads that write checkpoints: [[units]] resumes is set, or a pod's epochs continued the epochs of an
+# earlier pod
 _USAGE_RESUMED = """
 CREATE OR REPLACE TEMP TABLE usage_resumed AS
 WITH reached AS (
@@ -71,7 +75,7 @@ WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
 _FITS_WORKLOAD = """
 CREATE OR REPLACE TEMP MACRO fits_workload(globs, workload) AS len(globs::VARCHAR[]) = 0 OR len(list_filter(globs::VARCHAR[],
     lambda name: workload GLOB name OR split_part(workload, '/', 2) GLOB name)) > 0"""
-# the parts of each node's life that were collected, without its stops; $all_nodes: also nodes without a selected pod
+# the collected parts of each node's life, without its stops; $all_nodes: also nodes without a selected pod
 _USAGE_NODES = """
 WITH lives AS (
     SELECT n.node_id, greatest(n.up_from_ms, c.from_ms, $from_ms) AS from_ms, least(n.up_to_ms, c.to_ms, $to_ms) AS to_ms
@@ -99,7 +103,7 @@ FROM allocations AS a SEMI JOIN usage_pods AS p USING (node_id) ANTI JOIN usage_
 LEFT JOIN allocation_traits AS w USING (allocation_id)
 WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
 ORDER BY a.cluster, a.uid, a.held_from_ms"""
-# what the report says the usage cost: of pods, and with what nobody held or saw
+# the usage's cost as in the report: of pods, and with unallocated and not collected time
 _USAGE_COST = """
 SELECT coalesce(sum(c.cost * c.cells) FILTER (c.kind = 'allocated'), 0), coalesce(sum(c.cost * c.cells), 0)
 FROM (
@@ -120,19 +124,19 @@ WHERE from_ms < $to_ms AND $from_ms < to_ms AND ($all_nodes OR node_id IN (SELEC
 ORDER BY node_id, from_ms"""
 
 
-# what usage can be narrowed to, in the order of _USAGE_NAMES
+# filters of usage, in the order of _USAGE_NAMES
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 
 
 def _names(filters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The names of each filter; none where it is not set."""
+    """The names of each filter; empty if it is not set."""
     return {name: list(filters.get(name, ())) for name in _FILTERS}
 
 
 def read_usage(con: DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]) -> UsageRows:
-    """What was used in [from_ms, to_ms). Nodes without a pod are there if no filter selects pods. Makes temporary tables.
+    """Usage in [from_ms, to_ms). Without a filter on pods, it includes nodes without pods.
 
-    `filters` are teams, namespaces, workloads and clusters.
+    `filters` are teams, namespaces, workloads and clusters. Creates temporary tables.
     """
     period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
     names = _names(filters)
@@ -157,7 +161,10 @@ def _make_macros(con: DuckDBPyConnection) -> None:
 def read_cost(
     con: DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Sequence[str]
 ) -> tuple[Decimal, Decimal]:
-    """The report's cost of [from_ms, to_ms) with these filters: of held GPUs, and with unallocated and not collected time."""
+    """The report's cost of [from_ms, to_ms) with these filters.
+
+    The first is the cost of held GPUs, the second includes unallocated and not collected time.
+    """
     _make_macros(con)
     params = {"from_ms": from_ms, "to_ms": to_ms, **_names(filters)}
     ((held, total),) = con.execute(_USAGE_COST, params).fetchall()
@@ -176,12 +183,12 @@ SELECT NULL, NULL, NULL, cluster, NULL FROM nodes WHERE up_from_ms < $to_ms AND 
 def nothing_used(
     con: DuckDBPyConnection, from_ms: int, to_ms: int, period_name: str, **filters: Sequence[str]
 ) -> GpucostError:
-    """The error for filters that leave nothing of [from_ms, to_ms)."""
+    """The error for filters without usage in [from_ms, to_ms)."""
     if error := unknown_name(con, from_ms, to_ms, period_name, filters):
         return error
     wanted = [name for names in _names(filters).values() for name in names]
-    message = f"nothing in {period_name} was used by {', '.join(wanted)}"
-    return GpucostError(message, "gpucost report --by workload shows who used what")
+    message = f"no usage in {period_name} by {', '.join(wanted)}"
+    return GpucostError(message, "list users of GPUs: gpucost report --by workload")
 
 
 def unknown_name(
@@ -194,15 +201,15 @@ def unknown_name(
     *,
     patterns: bool = True,
 ) -> GpucostError | None:
-    """The error for the first name of a filter that held no GPUs in [from_ms, to_ms), with the names most like it.
+    """The error for the first filter name that held no GPUs in [from_ms, to_ms).
 
-    Workloads may be named without their kind. With `patterns`, names with `*` are taken to fit. Known are also
-    clusters whose nodes were up, and `other_teams`.
+    It lists the most similar names. Workloads may be named without their kind. With `patterns`, names with
+    `*` always pass. Clusters whose nodes were up and `other_teams` also count as known.
     """
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(
-            f"nothing held GPUs in {period_name}", "gpucost report shows the newest month with data"
+            f"no GPU was allocated in {period_name}", "gpucost report shows the newest month with data"
         )
     for place, dimension in enumerate((*_FILTERS, "users")):
         known = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())
@@ -215,23 +222,22 @@ def unknown_name(
             message = f"no {dimension.removesuffix('s')} {name!r} held GPUs {within(period_name)}"
             return GpucostError(
                 message,
-                f"name one that did: {', '.join(offered)}"
-                if offered
-                else "gpucost doctor says what is missing",
+                f"use a known name: {', '.join(offered)}" if offered else "list missing data: gpucost doctor",
             )
     return None
 
 
 def read_idle(con: DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:
-    """Rows (cluster, uid, from_ms, to_ms): stretches of at least `at_least_ms` in which every GPU of a pod was measured idle.
+    """Intervals of at least `at_least_ms` with all GPUs of a pod idle: (cluster, uid, from_ms, to_ms).
 
-    Only devices that the exporter labels with their pod are known. Expects inventory's activity_series; makes temporary tables.
+    Only devices that the exporter labels with their pod count. Needs inventory's activity_series; creates
+    temporary tables.
     """
     _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
-# A pod is measured if all of its devices are, as activity_idle.sql has it.
+# A pod is measured if all of its devices are, as in activity_idle.sql.
 _MEASURED = """
 SELECT cluster, uid
 FROM (
@@ -246,12 +252,15 @@ HAVING count(DISTINCT device) >= any_value(
 
 
 def read_measured(con: DuckDBPyConnection, period: Period) -> set[tuple[str, str]]:
-    """The pods (cluster, uid) whose activity was measured in the period, of those that `read_idle` looked at last."""
+    """Pods (cluster, uid) with measured activity in the period, among the pods of the last `read_idle`."""
     return set(con.execute(_MEASURED, period.bounds).fetchall())
 
 
 def read_levels(con: DuckDBPyConnection, period: Period) -> list[Row]:
-    """One row per measured pod, as activity_levels.sql names its columns. As read_idle."""
+    """One row per measured pod, with the columns of activity_levels.sql.
+
+    Needs the same tables as `read_idle`.
+    """
     _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_levels"))
 
@@ -263,16 +272,20 @@ WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.he
 
 
 def _load_whole_devices(con: DuckDBPyConnection, period: Period) -> None:
-    """Do what `load_devices` does. Raise StoreError where samples of activity_devices are gone."""
+    """Call `load_devices`. Raise StoreError if samples of activity_devices were dropped."""
     load_devices(con, period)
     if (hour := sqlfiles.value(con, _DROPPED)) is not None:
         until = iso(from_ms((hour + 1) * MS_PER_HOUR))
         raise StoreError(
-            f"samples before {until} are gone (store.raw_retention_days)", f"name a period from {until} on"
+            f"samples before {until} were dropped (store.raw_retention_days)",
+            f"name a period from {until} on",
         )
 
 
 def load_devices(con: DuckDBPyConnection, period: Period) -> None:
-    """Make activity_devices and activity_use, of inventory's activity_series: the series and the use of pods' devices."""
+    """Create activity_devices and activity_use from inventory's activity_series.
+
+    They have the series and the use of pods' devices.
+    """
     sqlfiles.run(con, "activity_devices", period.bounds)
     sqlfiles.run(con, "activity_use")

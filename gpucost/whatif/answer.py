@@ -1,9 +1,8 @@
-"""What every what-if answers: today, the scenario, what is saved, on which assumptions, how sure, and what would break it."""
+"""The answer of every what-if: today, the scenario, the saving, its assumptions, ranges and risks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -21,13 +20,12 @@ Texts = tuple[str, ...]
 
 @record
 class Position:
-    """A state of affairs: what it costs over the period, the GPU-hours and node-hours paid, and `more` beside them."""
+    """A cost over the period, and the GPU-hours and node-hours that are paid."""
 
     cost: Decimal
     currency: str
     gpu_hours: float = 0.0
     node_hours: float = 0.0
-    more: dict[str, Value] = field(default_factory=dict)
 
     def __add__(self, other: Position) -> Position:
         return Position(
@@ -39,9 +37,9 @@ class Position:
 
 
 def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
-    """The usage as it is, at the report's cost if it is the store's: the cost of its nodes, as unallocated GPUs are paid, too.
+    """The usage as it is, unallocated GPUs included; usage of the store at the report's cost.
 
-    `is_held`: only held GPUs count, as the rest of their nodes is others' cost.
+    `is_held`: only held GPUs count, because others pay for the rest of their nodes.
     """
     cost, gpu_hours, node_hours, times = costs.node_cost, costs.gpu_hours, costs.node_hours, usage.times
     if is_held:
@@ -55,7 +53,7 @@ def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
 
 @record
 class Assumption:
-    """A number that the answer rests on: its unit, and where it comes from (an option, the catalog, a measurement) and when."""
+    """A number behind the answer: its unit, its source (an option, the catalog, a measurement) and date."""
 
     name: str
     value: Value
@@ -65,24 +63,26 @@ class Assumption:
 
 
 def priced(name: str, price: Price, unit: str) -> Assumption:
-    """A price, and where it comes from."""
+    """A price as an assumption, with its source."""
     return Assumption(name, price.per_node_hour, unit, price.source, price.as_of)
 
 
 def old_prices(prices: Iterable[tuple[str, Price | Assumption]], used: date, most_days: int) -> str:
-    """Which prices, by what they are of, were over `most_days` old when they were used, for a title; empty where none was."""
-    oldest: dict[str, str] = {}
-    for name, price in prices:
-        if price.as_of and (used - date.fromisoformat(price.as_of[:10])).days > most_days:
-            oldest[name] = min(oldest.get(name, price.as_of), price.as_of)
-    named = ", ".join(f"{name} of {day}" for name, day in sorted(oldest.items()))
+    """Names of prices over `most_days` old when they were used, with the oldest date, for a title; empty without any."""
+    old = {
+        (name, price.as_of)
+        for name, price in prices
+        if price.as_of and (used - date.fromisoformat(price.as_of[:10])).days > most_days
+    }
+    oldest = dict(sorted(old, reverse=True))
+    named = ", ".join(f"{name} of {oldest[name]}" for name in sorted(oldest))
     return f" (prices over {most_days} days old: {named})" if named else ""
 
 
 def stated(options: Any, *names: str) -> list[Assumption]:
-    """Fields as assumptions, as their Option says; without names all that have such words.
+    """Fields as assumptions, in the words of their Option; without names all fields with such words.
 
-    `options.given` are no defaults. None is left out.
+    None is left out. `options.given` names the fields that are not defaults.
     """
     known = options_in(type(options))
     stated_names = names or [name for name, how in known.items() if how.says]
@@ -96,7 +96,7 @@ def stated(options: Any, *names: str) -> list[Assumption]:
 
 @record
 class Range:
-    """Between which values a figure lies, and what that means: `5 % to 95 % of 120 start times`."""
+    """The low and high value of a figure, and their meaning: `5 % to 95 % of 120 start times`."""
 
     figure: str
     low: Value
@@ -116,14 +116,14 @@ class Rows:
 
     @classmethod
     def of(cls, title: str, columns: Texts, lines: Sequence[Line], note: str = "") -> tuple[Rows, ...]:
-        """A table of these lines; none of no lines."""
+        """A table of these lines; none without lines."""
         return (cls(title, columns, tuple(lines), note or None),) if lines else ()
 
     @classmethod
     def top(
         cls, title: str, columns: Texts, lines: Sequence[Line], more: str, note: str = ""
     ) -> tuple[Rows, ...]:
-        """The first 20 lines, and a note, also on how many `more` there are; no table of no lines."""
+        """A table of the first 20 lines, with a note on how many `more` there are; none without lines."""
         hidden = len(lines) - _LINES_SHOWN
         return cls.of(
             title,
@@ -135,7 +135,7 @@ class Rows:
 
 @record
 class Answer:
-    """`figures` are further named numbers of JSON answers, units in their names; `findings` are sentences for people."""
+    """`figures` are further named numbers for JSON, units in their names; `findings` are sentences for people."""
 
     kind: str
     title: str
@@ -152,10 +152,10 @@ class Answer:
 
     @property
     def saving(self) -> Decimal:
-        """Money saved over the period; negative where the scenario costs more."""
+        """Money saved over the period; negative if the scenario costs more."""
         return self.today.cost - self.scenario.cost
 
     @property
     def saving_percent(self) -> float | None:
-        """Saving of today's cost, 0-100; None where today costs nothing."""
+        """Saving in percent of today's cost; None if today costs nothing."""
         return round(float(self.saving / self.today.cost * 100), 6) if self.today.cost else None

@@ -1,8 +1,8 @@
-"""The money that leaves the bill when a node goes: the one rule of every what-if, finding and plan."""
+"""The money that leaves the bill when a node goes: one rule for every what-if, finding and plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,12 +22,12 @@ Key = tuple[str, str, str]
 
 
 def is_own_machine(node: Node) -> bool:
-    """Whether no cloud rents the node out: it brings back power at most."""
+    """Whether the node is not rented from a cloud: switching it off saves power at most."""
     return not node.provider and not node.instance_type
 
 
 def why_not(node: Node) -> str:
-    """Why nothing leaves the bill when the node goes; empty if something does."""
+    """Why the bill stays the same when the node goes; empty if it falls."""
     if is_own_machine(node):
         return "own machines: switching them off saves power at most"
     if node.capacity_type == "capacity_block":
@@ -38,10 +38,10 @@ def why_not(node: Node) -> str:
 
 
 def at_cash(node: Node) -> Node:
-    """The node at what leaves the bill per hour that it is not up, if no bill shows commitments for its type.
+    """The node at the cash that an hour less of it saves, if no bill shows commitments for its type.
 
-    Capacity blocks, commitments and own machines are paid for in any case. A capacity reservation at the on-demand price is
-    avoidable by cancelling it.
+    Capacity blocks, commitments and own machines are paid in any case. A capacity reservation at the on-demand price is avoidable
+    by cancelling it.
     """
     stays = bool(why_not(node))
     return node.repriced(
@@ -50,7 +50,7 @@ def at_cash(node: Node) -> Node:
 
 
 class Held(NamedTuple):
-    """`gpus` of a node, or of a node like it, in [from_ms, to_ms). `stays`: the pod stays where it is."""
+    """`gpus` of a node, or of a node like it, in [from_ms, to_ms). `stays`: the pod keeps its place."""
 
     node: Node
     gpus: float
@@ -64,12 +64,12 @@ class Held(NamedTuple):
 
     @property
     def nodes(self) -> float:
-        """How many nodes the GPUs are."""
+        """The GPUs as a number of nodes."""
         return self.gpus / self.node.gpus
 
     @property
     def cost(self) -> Decimal:
-        """Their share of the node's price; before the node's life that of its first price."""
+        """Their share of the node's price; before the node's life, of its first price."""
         node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
         part = to_decimal(self.gpus) / to_decimal(node.gpus)
         return total(
@@ -78,16 +78,16 @@ class Held(NamedTuple):
 
     @property
     def cash(self) -> Decimal:
-        """What leaves the bill without them, if no bill shows commitments for their type."""
+        """The cash that they cost, if no bill shows commitments for their type."""
         return self._replace(node=at_cash(self.node)).cost
 
 
 @record
 class Cover:
-    """Instances of one type in a region that commitments of a bill cover, and that they do not cover, hour by hour.
+    """Instances of one type in a region by hour, covered by commitments of a bill and uncovered.
 
-    `on_demand` is the cost of an instance-hour that they do not cover. `returned` is what other usage of the payer costs less if
-    a commitment gives up an instance-hour: the on-demand cost of what it covers then.
+    `on_demand` is the cost of an uncovered instance-hour. `returned` is the saving of the payer's other usage if a commitment
+    gives up an instance-hour: the on-demand cost of the usage that it covers instead.
     """
 
     covered: Curve
@@ -97,21 +97,19 @@ class Cover:
 
     @property
     def is_paid_anyway(self) -> bool:
-        """Whether nothing leaves the bill, whatever goes."""
+        """Whether the bill stays the same, whichever instances go."""
         return not self.uncovered.node_hours and not self.returned and min(self.covered.levels) > 0
 
     @property
     def mean_cash(self) -> Decimal:
-        """What leaves the bill for each instance-hour if all instances go."""
-        on_demand, given_up = to_decimal(self.uncovered.node_hours), to_decimal(self.covered.node_hours)
-        return kept(
-            (on_demand * self.on_demand + given_up * self.returned) / (on_demand + given_up or Decimal(1))
-        )
+        """The cash of an instance-hour if all instances go."""
+        whole = self.covered + self.uncovered
+        return kept(self.cash(whole.levels) / to_decimal(whole.node_hours))
 
     def cash(self, freed: Iterable[float]) -> Decimal:
-        """What leaves the bill if so many instances go in each hour; those that no commitment covers go first.
+        """The cash saved if so many instances go in each hour, uncovered ones first.
 
-        A negative number is of instances that come on demand.
+        A negative number counts instances that are added, on demand.
         """
         on_demand = given_up = 0.0
         curves = zip(freed, self.covered.levels, self.uncovered.levels, self.covered.lengths, strict=True)
@@ -124,45 +122,36 @@ class Cover:
 
 @record
 class Commitments:
-    """What commitments of the bill cover in [start_ms, end_ms), by provider, region and instance type."""
+    """The instances that commitments of the bill cover in [start_ms, end_ms), by provider, region and instance type."""
 
     start_ms: int = 0
     end_ms: int = 0
     covers: Mapping[Key, Cover] = field(default_factory=dict)
 
     def key(self, node: Node) -> Key | None:
-        """The instances that the node is one of, if commitments cover some of them."""
+        """The key of the node's instances, if commitments cover some of them."""
         if node.capacity_type not in ("on_demand", "unknown", "reserved"):
             return None
         key = node.provider or "", node.region or "", (node.instance_type or "").lower()
         return key if key in self.covers else None
 
-    def cash(self, gone: Sequence[Held], needed: Sequence[Held] = ()) -> Decimal:
-        """What leaves the bill if some GPUs go and others are needed, as parts of nodes of one key (or of none)."""
-        key = next((self.key(held.node) for held in (*gone, *needed)), None)
-        if key is None:
-            return total(held.cash for held in gone) - total(held.cash for held in needed)
-        less, more = self._levels(gone), self._levels(needed)
-        return self.covers[key].cash(one - other for one, other in zip(less, more, strict=True))
-
-    def _levels(self, several: Iterable[Held]) -> Sequence[float]:
-        """How many nodes the GPUs are in each hour."""
-        spans = ((held.from_ms, held.to_ms, held.nodes) for held in several)
-        return counted(spans, self.start_ms, self.end_ms).levels
+    def cash(self, gone: Iterable[Held], needed: Iterable[Held] = ()) -> Decimal:
+        """The cash saved if some GPUs go and others are needed."""
+        signed = *((held, 1) for held in gone), *((held, -1) for held in needed)
+        by_key = grouped((self.key(held.node), (held, sign)) for held, sign in signed)
+        amounts = [sign * held.cash for held, sign in by_key[None]]
+        for key, cover in self.covers.items():
+            if key in by_key:
+                spans = ((held.from_ms, held.to_ms, sign * held.nodes) for held, sign in by_key[key])
+                amounts.append(cover.cash(counted(spans, self.start_ms, self.end_ms).levels))
+        return total(amounts)
 
     def between(self, before: Fleet, after: Fleet) -> Decimal:
-        """What leaves the bill if nodes are up as in `after` instead."""
-        gone, needed = self._by_key(before), self._by_key(after)
-        keys = gone.keys() | needed.keys()
-        return total(self.cash(gone.get(key, ()), needed.get(key, ())) for key in keys)
-
-    def _by_key(self, fleet: Fleet) -> dict[Key | None, list[Held]]:
-        return grouped(
-            (self.key(node), Held(node, node.gpus, node.from_ms, node.to_ms)) for node in fleet.nodes
-        )
+        """The cash saved if nodes are up as in `after` instead."""
+        return self.cash(map(_whole, before.nodes), map(_whole, after.nodes))
 
     def at_cash_prices(self, fleet: Fleet) -> Fleet:
-        """The fleet at what leaves the bill if its work goes; where commitments cover a part, on average."""
+        """The fleet at the cash that its nodes cost; on average if commitments cover a part."""
 
         def cash(node: Node) -> Node:
             key = self.key(node)
@@ -174,7 +163,7 @@ class Commitments:
         return fleet.with_nodes(cash)
 
     def marked(self, fleet: Fleet) -> Fleet:
-        """The fleet, with prices of a bill marked as committed where nothing leaves the bill."""
+        """The fleet, with prices of a bill marked as committed if the bill stays the same without the node."""
 
         def mark(node: Node) -> Node:
             key = self.key(node)
@@ -185,6 +174,10 @@ class Commitments:
             )
 
         return fleet.with_nodes(mark)
+
+
+def _whole(node: Node) -> Held:
+    return Held(node, node.gpus, node.from_ms, node.to_ms)
 
 
 NO_COMMITMENTS = Commitments()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -15,7 +15,7 @@ from gpucost.whatif.curve import Curve
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
-# What sevenths and tenths of a GPU leave over in binary, in GPU-milliseconds.
+# The binary remainder of sevenths and tenths of a GPU, in GPU-milliseconds.
 NO_TIME = 1.0
 
 
@@ -23,44 +23,40 @@ def fleet_costs(fleet: Fleet) -> Costs:
     """The cost of the fleet's nodes, of held GPUs and of each workload.
 
     A pod costs its share of its node while it holds GPUs; pods that hold more than the node has share it in proportion. Amounts
-    are rounded to nine decimals for each pod and price; the largest share takes what rounding leaves on a full node.
+    are rounded to nine decimals for each pod and price; the largest share of a full node takes the rounding remainder.
     """
     pods_of = grouped((pod.place, pod) for pod in fleet.pods)
-    node_cost, held_cost = Decimal(0), Decimal(0)
+    node_cost, held_ms = Decimal(0), 0.0
     by_workload: dict[Workload, Decimal] = defaultdict(Decimal)
-    held_ms = 0.0
     for node in fleet.nodes:
-        pods = [
-            pod for pod in pods_of.get(node.key, ()) if pod.from_ms < node.to_ms and node.from_ms < pod.to_ms
-        ]
-        held_ms += sum(
-            pod.gpus * (min(pod.to_ms, node.to_ms) - max(pod.from_ms, node.from_ms)) for pod in pods
-        )
+        pods = [pod for pod in pods_of[node.key] if pod.from_ms < node.to_ms and node.from_ms < pod.to_ms]
+        held_ms += sum(_held_ms(pod, node.from_ms, node.to_ms) for pod in pods)
         for (price, start, end), here in zip(node.steps, _pods_by_step(node, pods), strict=True):
             cost = kept(price.per_node_hour * (end - start) / MS_PER_HOUR)
             node_cost += cost
             for pod, amount in _pod_costs(node, here, start, end, cost):
                 by_workload[pod.owner] += amount
-                held_cost += amount
     gpu_ms = sum(node.length_ms * node.gpus for node in fleet.nodes)
     node_ms = sum(node.length_ms for node in fleet.nodes)
     gpu_hours, held_hours, node_hours = (round(ms / MS_PER_HOUR, 9) for ms in (gpu_ms, held_ms, node_ms))
-    return Costs(
-        node_cost, held_cost, node_cost - held_cost, gpu_hours, held_hours, node_hours, dict(by_workload)
-    )
+    cost = total(by_workload.values())
+    return Costs(node_cost, cost, gpu_hours, held_hours, node_hours, dict(by_workload))
 
 
 def _pods_by_step(node: Node, pods: Iterable[Pod]) -> list[list[Pod]]:
     """The pods that hold GPUs in each of the node's price steps."""
-    steps = node.steps
-    starts = [start for _, start, _ in steps]
-    here: list[list[Pod]] = [[] for _ in steps]
+    starts = [start for _, start, _ in node.steps]
+    here: list[list[Pod]] = [[] for _ in starts]
     for pod in pods:
-        step = max(0, bisect_right(starts, pod.from_ms) - 1)
-        while step < len(steps) and starts[step] < pod.to_ms:
-            here[step].append(pod)
-            step += 1
+        first = max(0, bisect_right(starts, pod.from_ms) - 1)
+        for holders in here[first : bisect_left(starts, pod.to_ms)]:
+            holders.append(pod)
     return here
+
+
+def _held_ms(pod: Pod, start: int, end: int) -> float:
+    """The GPU time that the pod holds from `start` to `end`."""
+    return pod.gpus * (min(pod.to_ms, end) - max(pod.from_ms, start))
 
 
 def _pod_costs(
@@ -79,29 +75,28 @@ def _pod_costs(
 
 
 def _billed_gpu_ms(node: Node, pods: Sequence[Pod], start: int, end: int) -> list[float]:
-    """GPU time that each pod pays for: what it holds, less its part of what exceeds the node's GPUs."""
-    clipped = [(max(pod.from_ms, start), min(pod.to_ms, end)) for pod in pods]
-    billed = [pod.gpus * (until - since) for pod, (since, until) in zip(pods, clipped, strict=True)]
+    """The GPU time that each pod pays for: its held time, less its part of the excess over the node's GPUs."""
+    billed = [_held_ms(pod, start, end) for pod in pods]
     if sum(pod.gpus for pod in pods) <= node.gpus:
         return billed
     edges: dict[int, float] = defaultdict(float)
-    for pod, (since, until) in zip(pods, clipped, strict=True):
-        edges[since] += pod.gpus
-        edges[until] -= pod.gpus
+    for pod in pods:
+        edges[max(pod.from_ms, start)] += pod.gpus
+        edges[min(pod.to_ms, end)] -= pod.gpus
     level = 0.0
     for since, until in pairwise(sorted(edges)):
         level += edges[since]
         if level > node.gpus + 1e-9:
             excess = 1 - node.gpus / level
-            for number, (pod, (first, last)) in enumerate(zip(pods, clipped, strict=True)):
-                if first <= since and until <= last:
+            for number, pod in enumerate(pods):
+                if pod.from_ms <= since and until <= pod.to_ms:
                     billed[number] -= pod.gpus * (until - since) * excess
     return billed
 
 
 @record
 class CostBlock:
-    """`node_hours` of nodes with `gpus` GPUs each, in use or at least paid, at one price per node-hour."""
+    """`node_hours` of paid nodes with `gpus` GPUs each, at one price per node-hour."""
 
     node_hours: float
     price: Decimal
@@ -113,12 +108,12 @@ class CostBlock:
 
 
 def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:
-    """Money that belongs to no node (moved data, for example): `parts` units at that amount each."""
+    """Money without a node (moved data, for example): `parts` units at that amount each."""
     return CostBlock(parts, amount_per_part, 0.0)
 
 
 def base_and_rest(curve: Curve, level: float, base: Decimal, rest: Decimal, gpus: float) -> list[CostBlock]:
-    """`level` nodes at the price `base` in all hours, and what of the curve they do not hold by the hour, at `rest`."""
+    """`level` nodes at the price `base` in all hours, and the rest of the curve by the hour, at `rest`."""
     above = max(0.0, curve.node_hours - curve.used(level))
     return [CostBlock(level * curve.hours, base, gpus), CostBlock(above, rest, gpus)]
 

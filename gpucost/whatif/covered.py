@@ -1,4 +1,4 @@
-"""What commitments of a bill cover, hour by hour, and what leaves the bill if instances that they cover go."""
+"""Commitments of a bill: the instances that they cover, hour by hour, and the cash saved if such instances go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DAY = 24 * MS_PER_HOUR
 Row = Mapping[str, Any]
-# Two billing periods: commitments of a bill that ended longer ago may be over.
+# Two billing periods: commitments of an older bill may be over.
 _LASTS = 62 * _DAY
 
 
@@ -33,7 +33,7 @@ NO_KEY: Key = ("", "", "")
 
 @record
 class Commitment:
-    """A commitment in the period: instance-hours that it covered, and the cost of its unused part."""
+    """A commitment in the period: the instance-hours that it covers, and the cost of its unused part."""
 
     commitment_discount_id: str
     type: str
@@ -44,10 +44,10 @@ class Commitment:
 
 @record
 class Covered:
-    """Instances of a type that commitments cover, and those that none covers, hour by hour.
+    """Instances of a type that commitments cover, and uncovered instances, hour by hour.
 
     `used` is the cost of the used part of the covering commitments after discounts. `plan_hours` are covered by savings plans.
-    `on_demand` is the cost of instances that none covers, before discounts that are rows of their own.
+    `on_demand` is the cost of uncovered instances, before discounts in separate rows.
     """
 
     curve: Curve
@@ -59,7 +59,7 @@ class Covered:
 
 @record
 class OtherUse:
-    """Other instances on demand of the only payer of a provider, as much as costs one an hour under a savings plan."""
+    """Other on-demand instances of the only payer of a provider; a unit costs 1 an hour under a savings plan."""
 
     on_demand: Price
     curve: Curve
@@ -67,9 +67,9 @@ class OtherUse:
 
 @record
 class Existing:
-    """Commitments of the bill by what they cover, and the payer's other usage by provider.
+    """Commitments of the bill by the instances that they cover, and the payer's other usage by provider.
 
-    What covered nothing is under NO_KEY. `month` is that of the bill whose last day stands for later time without a bill.
+    Charges that cover no instance are under NO_KEY. `month` is that of the bill whose last day is repeated for later time.
     """
 
     is_bill_loaded: bool
@@ -80,7 +80,7 @@ class Existing:
     others: dict[str, OtherUse] = field(default_factory=dict)
 
 
-# By provider: when the last instance was billed, and until when the bill is complete.
+# By provider: the end of the last billed instance, and the end of the complete bill.
 _BILLED = """
 CREATE OR REPLACE TEMP TABLE billed AS
 SELECT b.provider, max(epoch_ms(charge_period_end)) AS last_ms, max(greatest(epoch_ms(charge_period_end), least(
@@ -89,8 +89,8 @@ FROM bill_rows JOIN bills AS b USING (bill_id)
 WHERE kind = 'instance' AND epoch_ms(charge_period_start) < $to_ms
 GROUP BY ALL HAVING max(epoch_ms(charge_period_end)) >= $from_ms - $lasts
 """
-# Hours that commitments cover, their unused part and discounts; and without an id hours of $types on demand. After the bill its
-# last day goes on, until the end of the commitment if a fee of the whole term shows it.
+# Hours that commitments cover, their unused part and discounts; without an id, hours of $types on demand. After the bill, its
+# last day is repeated, until the end of the commitment if a fee of the whole term shows it.
 _COVERED = """
 WITH ends AS (
     SELECT commitment_discount_id, max(epoch_ms(charge_period_end)) AS expires_ms FROM charges
@@ -126,7 +126,7 @@ SELECT id, coalesce(max(type) OVER same, 'commitment') AS type, CASE WHEN hours 
         ELSE cost END AS used
 FROM sums WINDOW same AS (PARTITION BY id) ORDER BY ALL
 """
-# Other instances on demand of the only payer of a provider: their cost, and what plans of the bill charge for such usage.
+# Other on-demand instances of the only payer of a provider: their cost, and the cost of such usage under plans of the bill.
 _OTHERS = """
 WITH instances AS (
     FROM charges JOIN billed USING (provider) WHERE kind = 'instance'
@@ -157,7 +157,7 @@ def read_commitments(
 ) -> Existing:
     """The commitments of the bill in [from_ms, to_ms). A charge that spans several hours covers them evenly.
 
-    After the newest bill they go on as on its last day. Other usage is that of instance types that are not `gpu_types`.
+    After the newest bill they continue as on its last day. Other usage is that of instance types outside `gpu_types`.
     """
     span = {"from_ms": from_ms, "to_ms": to_ms}
     con.execute(_BILLED, span | {"lasts": _LASTS})
@@ -167,11 +167,12 @@ def read_commitments(
     types = [name.lower() for name in gpu_types]
     rows = dicts(con.execute(_COVERED, span | {"day": _DAY, "hour": MS_PER_HOUR, "types": types}))
     by_commitment = grouped((row["id"], row) for row in rows if row["id"] is not None)
-    by_key = grouped((tuple(row["key"]) if row["key"] else NO_KEY, row) for row in rows)
-    currencies = {row["currency"] for row in rows if row["id"] is not None}
+    by_key = grouped((tuple(row["key"] or NO_KEY), row) for row in rows)
+    commitments = tuple(_commitment(name, several) for name, several in by_commitment.items())
+    currencies = {one.currency for one in commitments}
     return Existing(
         True,
-        tuple(_commitment(name, several) for name, several in by_commitment.items()),
+        commitments,
         {key: _covered(several, from_ms, to_ms) for key, several in by_key.items()},
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
         currencies.pop() if len(currencies) == 1 else None,
@@ -180,7 +181,7 @@ def read_commitments(
 
 
 def _commitment(name: str, rows: Sequence[Row]) -> Commitment:
-    """What the rows of one commitment say."""
+    """The commitment of these rows."""
     hours = sum(row["hours"] for row in rows)
     return Commitment(name, rows[0]["type"], hours, _money(rows, "unused"), rows[0]["currency"])
 
@@ -190,22 +191,15 @@ def _money(rows: Iterable[Row], name: str) -> Decimal:
 
 
 def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
-    """What the rows of one instance type say."""
+    """The rows of one instance type: instances in each hour, and their cost."""
     covered = [row for row in rows if row["id"] is not None]
-    left = [row for row in rows if row["id"] is None]
-    return Covered(
-        _curve(covered, from_ms, to_ms),
-        _curve(left, from_ms, to_ms),
-        _money(covered, "used"),
-        _money(left, "used"),
-        sum(row["hours"] for row in covered if row["type"].lower().startswith("savings")),
-    )
-
-
-def _curve(rows: Iterable[Row], from_ms: int, to_ms: int) -> Curve:
-    """Instances in each hour."""
-    spans = ((row["from_ms"], row["to_ms"], row["instances"]) for row in rows)
-    return counted(spans, from_ms, to_ms)
+    others = [row for row in rows if row["id"] is None]
+    curves = []
+    for part in (covered, others):
+        spans = ((row["from_ms"], row["to_ms"], row["instances"]) for row in part)
+        curves.append(counted(spans, from_ms, to_ms))
+    plan_hours = sum(row["hours"] for row in covered if row["type"].lower().startswith("savings"))
+    return Covered(curves[0], curves[1], _money(covered, "used"), _money(others, "used"), plan_hours)
 
 
 def read_types(con: DuckDBPyConnection) -> list[str]:
@@ -228,14 +222,14 @@ FROM spans GROUP BY ALL ORDER BY is_inside
 """
 
 
-# Without one a large bill need not be read.
+# Without a commitment, a large bill need not be read.
 _ANY_COMMITMENT = "SELECT 1 FROM bill_details WHERE commitment_discount_id IS NOT NULL LIMIT 1"
 
 
 def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commitments:
-    """What commitments of the bill cover of the store's instance types, and what leaves the bill if instances go.
+    """The commitments of the bill for the store's instance types, and the cash saved if instances go.
 
-    Nodes share the cost of on-demand and committed hours: what the commitments leave of it is on demand, at most what the bill
+    Nodes share the cost of on-demand and committed hours: the cost without the commitments' part is on demand, at most the bill's
     charges for such instances. In another currency than `currency` only the nodes' price is known.
     """
     if not con.execute(_ANY_COMMITMENT).fetchall():
@@ -262,17 +256,14 @@ def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commi
 
 
 def _returned(existing: Existing, key: Key) -> Decimal:
-    """What other usage costs less if a savings plan gives up an instance-hour: on average over the hours, as far as it goes."""
+    """The saving of other usage if a savings plan gives up an instance-hour: the mean over the hours, limited by that usage."""
     other = existing.others.get(key[0])
     covered = existing.covered[key]
     if not other or not covered.plan_hours:
         return NOTHING
     by_plans = [one for (cloud, *_), one in existing.covered.items() if cloud == key[0] and one.plan_hours]
     spent = reduce(add, (one.curve.scaled(float(one.used) / one.curve.node_hours) for one in by_plans))
-    taken = sum(
-        min(plans, usage) * hours
-        for plans, usage, hours in zip(spent.levels, other.curve.levels, spent.lengths, strict=True)
-    )
+    taken = spent.node_hours - spent.less(other.curve).node_hours
     hours = covered.curve.node_hours
     share = to_decimal(taken / spent.node_hours * covered.plan_hours / hours)
     return covered.used / to_decimal(hours) * share * other.on_demand.per_node_hour
@@ -290,13 +281,13 @@ FROM (
 
 
 def read_collected(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> tuple[int, int]:
-    """How much of a span was collected from any cluster, and until when, ms; of an attributed store."""
+    """The time of a span that was collected from any cluster, and its end, ms; from an attributed store."""
     [row] = con.execute(_COLLECTED, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     return row
 
 
 def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
-    """How much of the period was collected."""
+    """The collected part of the period."""
     time, until = read_collected(con, period.start_ms, period.end_ms)
     return Evidence(time / _DAY, (until - period.start_ms) // MS_PER_HOUR)
 
@@ -304,7 +295,7 @@ def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
 def _others(
     con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str], *, of_same_plan: bool
 ) -> Iterator[tuple[str, OtherUse]]:
-    """Other usage on demand by provider."""
+    """Other on-demand usage by provider."""
     span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types, "of_same_plan": of_same_plan}
     rows = con.execute(_OTHERS, span).fetchall()
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():

@@ -15,7 +15,7 @@ from gpucost.records import record
 from gpucost.whatif import flags
 from gpucost.whatif.flags import HOURS_PER_MONTH
 
-# A node whose use comes this close to the break-even pays as much either way.
+# A node whose use is this close to the break-even costs as much either way.
 _TIE = 1e-9
 # The rules of advice that binds for years.
 LEAST_DAYS, LEAST_USE, MARGIN, WEEK = 28, 0.8, 0.05, 168
@@ -23,10 +23,10 @@ LEAST_DAYS, LEAST_USE, MARGIN, WEEK = 28, 0.8, 0.05, 168
 
 @record
 class Curve:
-    """`levels[i]` nodes in use on the mean over `lengths[i]` hours, in order of time; a level may be a fraction."""
+    """On average `levels[i]` nodes in use over `lengths[i]` hours, in order of time; a level may be a fraction."""
 
-    levels: tuple[float, ...]
-    lengths: tuple[float, ...]
+    levels: tuple[float, ...] = ()
+    lengths: tuple[float, ...] = ()
 
     @property
     def hours(self) -> float:
@@ -46,21 +46,19 @@ class Curve:
         return self.node_hours / self.hours if self.hours else 0.0
 
     def used(self, nodes: float) -> float:
-        """Node-hours in use of `nodes` that are always there."""
+        """The node-hours in use of `nodes` nodes that are paid in all hours."""
         return sum(min(level, nodes) * hours for level, hours in zip(self.levels, self.lengths, strict=True))
 
     def level(self, share: float) -> int:
-        """How many nodes are each in use for at least `share` of the hours: the k-th is in use less than the one before it."""
+        """The number of nodes that are each in use for at least `share` of the hours; none more than the previous one."""
         nodes, least = range(1, int(self.peak) + 2), share * self.hours
         return bisect_right(nodes, -least, key=lambda node: self.used(node - 1) - self.used(node))
 
     def scaled(self, factor: float) -> Curve:
         return Curve(tuple(level * factor for level in self.levels), self.lengths)
 
-    def less(self, other: Curve | None) -> Curve:
-        """What is left of each level without `other`, of the same hours; never under zero."""
-        if other is None:
-            return self
+    def less(self, other: Curve) -> Curve:
+        """The rest of each level without `other`, a curve of the same hours; never under zero."""
         left = (max(0.0, mine - theirs) for mine, theirs in zip(self.levels, other.levels, strict=True))
         return Curve(tuple(left), self.lengths)
 
@@ -70,22 +68,22 @@ class Curve:
 
 @record
 class Evidence:
-    """How much usage was seen: `days` with data, and the hours of the curve until the last data (None: hours in no order)."""
+    """Days with data, and the hours of the curve until the last data (None: the hours have no order)."""
 
     days: float
     last_hour: int | None = None
 
     @property
     def shortage(self) -> str | None:
-        """Why no advice is given that binds for years; None with enough days."""
+        """The reason for no advice that binds for years; None with enough days."""
         if self.days >= LEAST_DAYS:
             return None
-        return f"{self.days:,.1f} days of data: nothing that binds for years is advised on less than {LEAST_DAYS} days"
+        return f"{self.days:,.1f} days of data: advice that binds for years needs at least {LEAST_DAYS} days"
 
     def safe_level(self, curve: Curve, price_ratio: float) -> int:
-        """The nodes that are safe to pay around the clock, if one costs `price_ratio` of a node by the hour.
+        """The number of nodes that are safe to pay around the clock, if one costs `price_ratio` of a node by the hour.
 
-        Each is in use for 80 % of the hours, and for 5 points more than its price needs; the last seven days alone confirm it.
+        Each is in use for 80 % of the hours, and for 5 points more than its price ratio; the last seven days confirm it.
         """
         if self.days < LEAST_DAYS:
             return 0
@@ -98,7 +96,7 @@ class Evidence:
 
 
 def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -> Curve:
-    """The hourly curve of spans (from, to, nodes), in milliseconds, over [from_ms, to_ms); the last hour may be a part of one."""
+    """The hourly curve of spans (from, to, nodes), in milliseconds, over [from_ms, to_ms); the last hour may be shorter."""
     edges = [*range(from_ms, to_ms, MS_PER_HOUR), to_ms]
     busy = [0.0] * (len(edges) - 1)
     for start, end, nodes in spans:
@@ -111,22 +109,22 @@ def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -
     return Curve(tuple(levels), tuple(lengths))
 
 
-# What options describe: one month. Usage is taken to be the same in each.
+# Options describe one month; every month has the same usage.
 A_MONTH, MONTH = "a month of 730 hours", Evidence(HOURS_PER_MONTH / 24)
 
 
 @record
 class PricedNodes(OptionGroup):
-    """The price on demand of nodes: an option, or the list price of a type where it holds."""
+    """The on-demand price of nodes: an option, or that of an instance type in a region."""
 
     on_demand_price: flags.OnDemandPrice | None = None
-    instance_type: Annotated[str | None, Option("Instance type, for its list prices.", "TYPE")] = None
-    region: Annotated[str | None, Option("Region of the list prices.", "NAME")] = None
+    instance_type: Annotated[str | None, Option("Instance type, for its prices.", "TYPE")] = None
+    region: Annotated[str | None, Option("Region of the instance type.", "NAME")] = None
 
 
 @record
 class DescribedNodes(PricedNodes):
-    """Nodes on demand that options describe."""
+    """On-demand nodes that options describe."""
 
     nodes: flags.Nodes | None = None
     hours: Annotated[

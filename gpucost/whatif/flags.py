@@ -1,4 +1,4 @@
-"""Options and amounts that several what-ifs have."""
+"""Options and amounts that several what-ifs share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOURS_PER_MONTH = 730
 HOURS_PER_YEAR = 8760
 GPUS_PER_NODE = 8
 DAYS = 30
-# Until work runs on a new node, in every what-if; of these the node itself takes PROVISION_MINUTES, images and weights the rest.
+# The start of work on a new node, in every what-if: the node takes PROVISION_MINUTES, images and weights the rest.
 START_MINUTES, PROVISION_MINUTES = 12.0, 5.0
 START_SOURCE = "default: 0.2 h in the simulations of Can't Be Late, NSDI 2024"
 # The store keeps prices and amounts with nine decimals.
@@ -26,7 +26,7 @@ def amount(help: str) -> Option:
 
 
 class PricePer(StrEnum):
-    """What a price given as an option is the price of."""
+    """The unit of a price that an option gives."""
 
     node = "node"
     gpu = "gpu"
@@ -38,21 +38,21 @@ def to_decimal(number: float) -> Decimal:
 
 
 def total(amounts: Iterable[Decimal]) -> Decimal:
-    """Their sum, of none zero."""
+    """Their sum; zero without any."""
     return sum(amounts, Decimal(0))
 
 
 def kept(price: Decimal | float) -> Decimal:
-    """A price or an amount as the store keeps it: with nine decimals."""
+    """A price or an amount as in the store: with nine decimals."""
     return Decimal(str(price)).quantize(_DECIMALS)
 
 
 def node_price(price: Decimal, per: PricePer, gpus: float) -> Decimal:
-    """The price of a node with `gpus` GPUs, of a price per node or per GPU."""
+    """The price of a node with `gpus` GPUs, from a price per node or per GPU."""
     return price * to_decimal(gpus) if per is PricePer.gpu else price
 
 
-# What is longer, more or dearer is a slip of the keyboard.
+# A higher value is a typing error.
 _TEN_YEARS = 3660
 DEAREST = 10_000_000
 OnDemandPrice = Annotated[

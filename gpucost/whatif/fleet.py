@@ -1,12 +1,12 @@
-"""A fleet that a scenario edits: nodes at their prices, and what holds their GPUs. From the store or from options alike."""
+"""A fleet that a scenario edits: nodes at their prices, and the pods that hold their GPUs; from the store or from options."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.answer import Assumption
 
 
-# capacity that is paid whether its nodes are up or not, and whoever is on its GPUs
+# Capacity that is paid whether its nodes are up and used or not.
 PAID_ANYWAY = ("reserved", "capacity_block")
 
 
@@ -36,9 +36,9 @@ Workload = tuple[str, str, str]  # cluster, namespace, Kind/name
 
 @record
 class Price:
-    """A price of the whole node, in money per node-hour, and where it comes from; `from_ms` None is since ever.
+    """A price of the whole node, in money per node-hour, with its source; `from_ms` None: from the beginning.
 
-    `is_committed`: it is one under a commitment, and no price on demand. `is_stale`: it is an old list price.
+    `is_committed`: a price under a commitment. `is_stale`: an old list price.
     """
 
     per_node_hour: Decimal
@@ -54,7 +54,7 @@ UNPRICED = Price(Decimal(0), "none")
 
 @record
 class Node:
-    """A node that is up (and paid) in [from_ms, to_ms), at the prices of `prices` in order of time."""
+    """A node that is up (and paid) in [from_ms, to_ms), at `prices` in order of time."""
 
     name: str
     gpus: float
@@ -67,11 +67,11 @@ class Node:
     region: str | None = None
     instance_type: str | None = None
     gpu_model: str | None = None
-    has_users: bool = True  # false if nothing reports who uses its GPUs
+    has_users: bool = True  # false if no metric or label reports the users of its GPUs
 
     @property
     def key(self) -> NodeKey:
-        """What knows it, of all nodes."""
+        """Its identity among all nodes."""
         return self.cluster, self.name
 
     @property
@@ -85,21 +85,21 @@ class Node:
 
     @property
     def steps(self) -> list[tuple[Price, int, int]]:
-        """Its prices, and the parts [from, to) of its life in which they hold; the first from its beginning."""
+        """Its prices, each with the part [from, to) of its life; the first from its beginning."""
         later = [min(max(price.from_ms or 0, self.from_ms), self.to_ms) for price in self.prices[1:]]
         starts = [self.from_ms, *later]
         return list(zip(self.prices, starts, [*later, self.to_ms], strict=False))
 
     @property
     def mean_price(self) -> float:
-        """Of a node-hour, weighted by time."""
+        """The price of a node-hour, weighted by time."""
         return (
             sum(float(price.per_node_hour) * (end - start) for price, start, end in self.steps)
             / self.length_ms
         )
 
     def sized(self, gpus: float, name: str) -> Node:
-        """A node of its own of so many of these GPUs, at their share of the price."""
+        """A separate node of so many of these GPUs, at their share of the price."""
         share = to_decimal(gpus) / to_decimal(self.gpus)
         priced = self.repriced(
             lambda price: replace(price, per_node_hour=round(price.per_node_hour * share, 9))
@@ -112,15 +112,15 @@ class Node:
 
     @property
     def is_priced(self) -> bool:
-        """Whether its price is known throughout; where it is not, its cost is counted as nothing."""
+        """Whether it has a price at all times; without a price it costs nothing."""
         return bool(self.prices) and all(price.source != "none" for price in self.prices)
 
 
 @record
 class Pod:
-    """What holds `gpus` of a node in [from_ms, to_ms).
+    """A pod that holds `gpus` of a node in [from_ms, to_ms).
 
-    `workload_type` is what inventory takes it for; `resumes`: its workload was seen to go on from a checkpoint.
+    `workload_type` comes from inventory; `resumes`: its workload continued from a checkpoint.
     """
 
     node: str
@@ -137,7 +137,7 @@ class Pod:
 
     @property
     def key(self) -> PodKey:
-        """What its idle stretches and levels are kept by."""
+        """The key of its idle stretches and levels."""
         return self.cluster, self.uid
 
     @property
@@ -156,13 +156,13 @@ class Pod:
 
     @property
     def gpu_ms(self) -> float:
-        """GPU time, as its GPUs' milliseconds."""
+        """GPU time in GPU-milliseconds."""
         return self.length_ms * self.gpus
 
 
 @record
 class Fleet:
-    """Nodes, known by (cluster, name), and the pods on them. Names are unique; a pod's node is one of them."""
+    """Nodes and the pods on them. (cluster, name) is unique; each pod's node is one of them."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -186,41 +186,37 @@ class Fleet:
         gone = set(pods)
         return Fleet(self.nodes, tuple(pod for pod in self.pods if pod not in gone))
 
-    def __add__(self, other: Fleet) -> Fleet:
-        return Fleet(self.nodes + other.nodes, self.pods + other.pods)
-
 
 @record
 class Costs:
     """The cost of a fleet, in money; GPU time in GPU-hours, node time in node-hours.
 
-    `cost` (held GPUs) + `unallocated_cost` = `node_cost`, exactly. `by_workload` holds the cost of held GPUs.
+    `cost` is the sum of `by_workload`, held GPUs; the rest of `node_cost` is unallocated.
     """
 
     node_cost: Decimal
     cost: Decimal
-    unallocated_cost: Decimal
     gpu_hours: float
     allocated_gpu_hours: float
     node_hours: float
     by_workload: dict[Workload, Decimal] = field(default_factory=dict)
 
     def of(self, owner: Workload | None) -> Decimal:
-        """The cost of what a workload held; of None what nobody held."""
-        return self.by_workload.get(owner, Decimal(0)) if owner else self.unallocated_cost
+        """The cost of a workload; of None, of unallocated GPUs."""
+        return self.by_workload.get(owner, Decimal(0)) if owner else self.node_cost - self.cost
 
 
-# Stretches [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
+# Spans [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
 Idle = Mapping[PodKey, Sequence[Span]]
 
 
 @record
 class Level:
-    """How busy a pod was: shares 0-1 of a GPU's activity, memory in MiB of one GPU (None: not collected).
+    """The activity of a pod: shares 0-1 of a GPU, memory in MiB of one GPU (None: not collected).
 
     `hours` are pairs of an epoch hour and the highest 5-minute mean of the pod's busiest GPU in it; `high` is their maximum, and
-    `high_memory_mib` the most memory of a GPU. Of the `devices` known, `active_devices` were ever active, or hold memory, and
-    `busy_devices` were ever active. `has_fixed_memory`: GPUs that hold memory hold the same whatever the load.
+    `high_memory_mib` the most memory of a GPU. `busy_devices` of the `devices` were ever active; `active_devices` were active or
+    hold memory. `has_fixed_memory`: GPUs that hold memory hold the same at any load.
     """
 
     devices: int
@@ -238,14 +234,14 @@ Levels = Mapping[PodKey, Level]
 
 
 def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> Idle:
-    """When pods of `period` were idle for `at_least_ms` or more, all their GPUs alike; of an attributed store."""
+    """The spans of at least `at_least_ms` in which all GPUs of a pod of `period` were idle; from an attributed store."""
     load_activity(con, metrics)
     rows = read_idle(con, period, at_least_ms)
     return grouped(((row["cluster"], row["uid"]), (row["from_ms"], row["to_ms"])) for row in rows)
 
 
 def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
-    """How busy and how full the GPUs of each measured pod of `period` were; of an attributed store."""
+    """The activity and memory of each measured pod of `period`; from an attributed store."""
     load_activity(con, metrics)
     found = {}
     for row in read_levels(con, period):
@@ -255,7 +251,7 @@ def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels
 
 
 def is_batch(pod: Pod) -> bool:
-    """Whether the pod ends by itself when its work is done: a Job, CronJob, PyTorchJob, Workflow and the like."""
+    """Whether the pod ends when its work is done: a Job, CronJob, PyTorchJob, Workflow and the like."""
     kind = pod.workload.partition("/")[0]
     return kind.endswith("Job") or kind == "Workflow"
 
@@ -265,7 +261,7 @@ Row = Mapping[str, Any]
 
 @record
 class Scope:
-    """Whose usage a question is about; nothing named is the whole fleet. Workloads are globs: `escaped_glob` names one."""
+    """A part of the fleet; without names, all of it. Workloads are globs."""
 
     teams: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -274,21 +270,31 @@ class Scope:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether it selects pods: a cluster is whole, with nodes on which nothing ran."""
+        """Whether it selects pods; a cluster includes nodes without pods."""
         return bool(self.teams or self.namespaces or self.workloads)
+
+    def fits(self, owner: Workload) -> bool:
+        """Whether it selects the workload; teams are not compared."""
+        cluster, namespace, workload = owner
+        return (
+            (not self.clusters or cluster in self.clusters)
+            and (not self.namespaces or namespace in self.namespaces)
+            and (not self.workloads or any(is_fitting(workload, glob) for glob in self.workloads))
+        )
 
     def __str__(self) -> str:
         named = [*self.teams, *self.namespaces, *self.workloads, *self.clusters]
         return ", ".join(named) or "the whole fleet"
 
 
-def escaped_glob(name: str) -> str:
-    """The glob, as DuckDB reads it, of this name alone."""
-    return re.sub(r"[*?\[\]\\]", r"\\\g<0>", name)
+def is_fitting(workload: str, glob: str) -> bool:
+    """Whether the glob fits the workload, with or without its kind, or is its name."""
+    names = workload, workload.partition("/")[2]
+    return glob in names or any(fnmatchcase(name, glob) for name in names)
 
 
 class Reported(NamedTuple):
-    """What the report says some usage cost: held GPUs, and these with unallocated and not collected time."""
+    """The report's cost of usage: of held GPUs, and with unallocated and not collected time."""
 
     held_cost: Decimal
     cost: Decimal
@@ -297,9 +303,9 @@ class Reported(NamedTuple):
 class Usage(NamedTuple):
     """The fleet of a what-if, with the names of its period and scope: from the store, or described by options.
 
-    `is_narrowed`: only some pods are selected, so that the rest of their nodes is others' cost (Position.of). `reported` is the
-    report's cost of the store's usage; `others` are other pods on its nodes. Each node of a described fleet stands for `times`
-    equal ones; `assumptions` list its options.
+    `is_narrowed`: only some pods are selected; others pay for the rest of their nodes (`today_of`). `reported` is the report's
+    cost of the store's usage; `others` are other pods on its nodes. Each node of a described fleet counts `times` times;
+    `assumptions` list its options.
     """
 
     fleet: Fleet
@@ -315,46 +321,29 @@ class Usage(NamedTuple):
 
     @property
     def is_described(self) -> bool:
-        """Whether options describe it, so that what it lacks is given by options, too."""
+        """Whether options describe it; then its missing facts are given by options, too."""
         return bool(self.assumptions)
 
 
-class Stored(NamedTuple):
-    """Usage in the store: the scope's fleet, other pods on its nodes, and the report's cost."""
-
-    fleet: Fleet
-    others: tuple[Pod, ...]
-    reported: Reported
-
-
-def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope) -> Stored:
-    """The usage of the scope in `period`, of an attributed store. Raises GpucostError if there is none."""
+def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope) -> Usage:
+    """The usage of the scope in `period`, from an attributed store, without its currency. Raises GpucostError without usage."""
     filters: dict[str, tuple[str, ...]] = asdict(scope)
     rows = read_usage(con, period.start_ms, period.end_ms, **filters)
     if not rows.nodes:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
-    others = fleet_of(rows.nodes, (), rows.others).pods
-    reported = Reported(*read_cost(con, period.start_ms, period.end_ms, **filters))
-    return Stored(fleet_of(rows.nodes, rows.prices, rows.pods), others, reported)
-
-
-# what rows of the store's usage call as a Node and a Pod do
-_NODE = (
-    "cluster",
-    "from_ms",
-    "to_ms",
-    "capacity_type",
-    "provider",
-    "region",
-    "instance_type",
-    "gpu_model",
-    "has_users",
-)
-_POD = ("cluster", "uid", "namespace", "workload", "team", "gpus", "workload_type", "resumes")
+    return Usage(
+        fleet_of(rows.nodes, rows.prices, rows.pods),
+        "",
+        str(period),
+        str(scope),
+        scope.is_narrowed,
+        reported=Reported(*read_cost(con, period.start_ms, period.end_ms, **filters)),
+        others=fleet_of(rows.nodes, (), rows.others).pods,
+    )
 
 
 def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -> Fleet:
-    """The fleet of rows that the store's usage is told in; a node of which parts were not collected becomes one node per part."""
+    """The fleet of rows of the store's usage; a node that was not collected for a time becomes one node per part."""
     segments = grouped((price["node_id"], price) for price in prices)
     parts: dict[int, list[Node]] = defaultdict(list)
     taken: Counter[NodeKey] = Counter()
@@ -364,20 +353,20 @@ def fleet_of(nodes: Iterable[Row], prices: Iterable[Row], pods: Iterable[Row]) -
         name = row["node"] if taken[key] == 1 else f"{row['node']}#{taken[key]}"
         steps = tuple(price_steps(segments[row["node_id"]], row["from_ms"], row["to_ms"]))
         parts[row["node_id"]].append(
-            Node(name=name, gpus=row["gpu_count"], prices=steps, **{one: row[one] for one in _NODE})
+            Node(**_fields(Node, row) | {"name": name, "gpus": row["gpu_count"], "prices": steps})
         )
-    held = tuple(
-        Pod(
-            node=part.name,
-            from_ms=max(row["held_from_ms"], part.from_ms),
-            to_ms=min(row["held_to_ms"], part.to_ms),
-            **{one: row[one] for one in _POD},
-        )
-        for row in pods
-        for part in parts[row["node_id"]]
-        if row["held_from_ms"] < part.to_ms and part.from_ms < row["held_to_ms"]
-    )
-    return Fleet(tuple(chain.from_iterable(parts.values())), held)
+    held = []
+    for row in pods:
+        for part in parts[row["node_id"]]:
+            if row["held_from_ms"] < part.to_ms and part.from_ms < row["held_to_ms"]:
+                start, end = max(row["held_from_ms"], part.from_ms), min(row["held_to_ms"], part.to_ms)
+                held.append(Pod(**_fields(Pod, row) | {"node": part.name, "from_ms": start, "to_ms": end}))
+    return Fleet(tuple(chain.from_iterable(parts.values())), tuple(held))
+
+
+def _fields(kind: Any, row: Row) -> dict[str, Any]:
+    """The columns of the row that are fields of the class."""
+    return {name: row[name] for name in kind.__slots__ if name in row}
 
 
 def price_steps(

@@ -1,17 +1,18 @@
-"""Work in another region or cloud, where it costs clearly less than at home, or its data in a cache near it."""
+"""Work in another region or cloud, if it costs clearly less there, or its data in a cache near the work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from itertools import chain
 from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, OptionGroup
 from gpucost.price.listing import ListedPrice, source_of
-from gpucost.records import record
-from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, priced, stated
+from gpucost.records import grouped, record
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, priced, stated
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
@@ -19,21 +20,19 @@ from gpucost.whatif.fleet import Fleet, Node, Price
 
 Kind = tuple[str, str, str, str]  # GPU model, provider, region, on spot or on demand
 _CENT = Decimal("0.01")
-# Work moves if it costs at most so many percent of the primary's spot price.
+# Work moves if it costs at most this percentage of the primary's spot price.
 _WORTH_PERCENT = 70
 
 
 @record
 class Work:
-    """Work of one GPU model in one place; `starts` wait for their data and instance on nodes of `gpus`.
+    """Work of one GPU model in one place; `starts` wait for their data and instance on nodes with `gpus` GPUs.
 
-    `primary` is the spot price of a node there. `paid` is its cost today, of which `cash` leaves the bill when it goes. `places`
-    are spot prices of the GPU, one for each region.
+    `primary` is the spot price of a node in that place. `paid` is the cost today, of which `cash` leaves the bill when the work
+    moves. `places` are spot prices of the GPU in other regions, one for each.
     """
 
     name: str
-    provider: str
-    region: str
     primary: Price
     gpu_hours: float
     gpus: float
@@ -49,17 +48,19 @@ class Work:
 
 
 def spot_price(row: ListedPrice, gpus: float) -> Price:
-    """The price of a node with so many GPUs."""
+    """The price of a node with this number of GPUs."""
     return Price((row.price_per_gpu_hour or row.price_per_hour) * to_decimal(gpus), *source_of(row))
 
 
 @record
 class Moving(OptionGroup):
-    """The cost of moving. Egress is of all work together; a start waits `wait_minutes` on a paid node."""
+    """The cost of moving: the egress of all work together, and `wait_minutes` of each start on a paid node."""
 
     egress_gb: Annotated[
         Decimal,
-        Option("Data that moves there and back, in all.", "GB", is_shown=True, says="data", unit="GB in all"),
+        Option(
+            "Data that moves there and back, in total.", "GB", is_shown=True, says="data", unit="GB in total"
+        ),
     ] = Decimal(0)
     egress_price_per_gb: Annotated[
         Decimal | None, Option("Price of moving a GB.", says="egress", unit="money per GB")
@@ -67,8 +68,8 @@ class Moving(OptionGroup):
     wait_minutes: Annotated[
         float | None,
         Option(
-            "Needed: longer start on a paid node, for instance, image and data.",
-            says="longer start",
+            "Required: extra minutes of each start on a paid node, for the instance, image and data.",
+            says="extra time of a start",
             unit="min, paid",
         ),
     ] = None
@@ -79,54 +80,33 @@ class Moving(OptionGroup):
         return (self.wait_minutes or 0.0) / 60
 
     def check(self) -> None:
-        """Raises UsageError if a number that decides is missing: nothing is guessed."""
+        """Raise UsageError if a number without a safe default is missing."""
         if self.wait_minutes is None:
-            raise UsageError("--wait-minutes is missing", "15, or 0 if no start takes longer elsewhere")
+            raise UsageError("--wait-minutes is missing", "15, or 0 if starts take no longer elsewhere")
         if self.egress_gb and self.egress_price_per_gb is None:
-            raise UsageError("--egress-price-per-gb is missing", "the price of a GB, as the cloud charges it")
-
-
-@record
-class DescribedWork(OptionGroup):
-    """Work that options describe, and a place for it."""
-
-    instance_type: Annotated[str | None, Option("Instance of the work, for its spot price.", "TYPE")] = None
-    region: Annotated[str | None, Option("Primary region of that instance.", "NAME")] = None
-    nodes: flags.Nodes | None = None
-    hours: flags.Hours = HOURS_PER_MONTH
+            raise UsageError("--egress-price-per-gb is missing", "the price that the cloud charges for a GB")
 
 
 @record
 class _There:
-    """A work in a place: its nodes, these with its data, and whether both cost little enough."""
+    """Work in a place: its nodes, their position with moved data, and whether it is worth it."""
 
+    name: str
     place: ListedPrice
     nodes: CostBlock
     position: Position
-    pays: bool
-
-    def __str__(self) -> str:
-        """Cloud, and the zone or region."""
-        return " ".join(filter(None, (self.place.provider, self.place.zone or self.place.region)))
-
-    @property
-    def is_worth_it(self) -> bool:
-        return self.pays and not self.place.is_stale
+    is_worth_it: str
 
 
 @record
 class _Case:
-    """A work at its primary's spot price and in places, cheapest first, old prices last; `limit` is the most that it may cost."""
+    """Work in all places, cheapest first, old prices last; its most worthwhile cost, and the best place."""
 
     work: Work
     primary: Position
-    limit: Decimal
+    most: Decimal
     elsewhere: list[_There]
-
-    @property
-    def best(self) -> _There | None:
-        """The cheapest place with a recent price, if it is worth it."""
-        return next((there for there in self.elsewhere if there.is_worth_it), None)
+    best: _There | None
 
 
 _COLUMNS = (
@@ -151,18 +131,32 @@ def answer(
 ) -> Answer:
     """Each work in its cheapest place, if that costs at most 70 % of its primary's spot price; otherwise as it is.
 
-    A place's cost is the work at its spot price, paid waiting and moved data.
+    The cost in a place is that of the work at its spot price, of paid waiting and of moved data. Raises UsageError for a cloud
+    without a place.
     """
+    places = chain.from_iterable(work.places for work in works)
+    clouds = sorted({place.provider for place in places})
+    for name in moving.to_provider if clouds else ():
+        if name.lower() not in clouds:
+            raise UsageError(f"--to-provider has no spot price of these GPUs: {name}", ", ".join(clouds))
     whole = sum(work.gpu_hours for work in works)
     cases = [_case(work, moving, today.currency, work.gpu_hours / whole) for work in works]
-    scenario, lines = today, []
+    scenario, lines, best = today, [], {}
     for case in cases:
-        lines += [_line(case.work, there) for there in case.elsewhere]
-        if case.best:
-            home = case.primary
-            gone = Position(-case.work.cash, today.currency, -home.gpu_hours, -home.node_hours)
-            scenario += gone + case.best.position
-    limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price."
+        work, there, primary = case.work, case.best, case.primary
+        best[work.name] = there and there.name
+        if there:
+            gone = Position(-work.cash, today.currency, -primary.gpu_hours, -primary.node_hours)
+            scenario += gone + there.position
+        for one in case.elsewhere:
+            place, day = one.place, one.place.price_as_of.isoformat()
+            price, cost = one.nodes.price, one.position.cost
+            lines.append((work.name, one.name, place.instance_type, price, day, cost, one.is_worth_it))
+    starts = sum(case.work.starts for case in cases if case.best)
+    waiting = (
+        f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_hours:,.1f} h in total"
+    )
+    limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price, and less than today's avoidable cost."
     worth = Assumption("worth it", _WORTH_PERCENT, "% of the primary's spot price", "default")
     return Answer(
         kind="move",
@@ -170,23 +164,17 @@ def answer(
         period=period,
         today=today,
         scenario=scenario,
-        figures={"best": {case.work.name: str(case.best) if case.best else None for case in cases}},
+        figures={"best": best},
         assumptions=(use, worth, *stated(moving), *map(_primary, works)),
         break_even=tuple(map(_break_even, cases)),
-        time=tuple(_time(cases, moving)),
+        time=(waiting, "Interruptions of spot nodes elsewhere are not counted: see gpucost whatif spot"),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
     )
 
 
-def _line(work: Work, there: _There) -> Line:
-    place, is_worth_it = there.place, "yes" if there.is_worth_it else "no"
-    day, cost = place.price_as_of.isoformat(), there.position.cost
-    return work.name, str(there), place.instance_type, there.nodes.price, day, cost, is_worth_it
-
-
 def _primary(work: Work) -> Assumption:
-    """The spot price where the work runs, as an assumption."""
+    """The spot price in the place of the work."""
     unit = f"money per hour of {work.gpus:g} GPUs, spot"
     return priced(f"primary spot price: {work.name}", work.primary, unit)
 
@@ -195,88 +183,77 @@ def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
     """The work in every place: its nodes, and its `share` (0-1) of the data."""
     moved = charge(moving.egress_gb * to_decimal(share) * (moving.egress_price_per_gb or 0))
     primary = position(currency, [work.nodes(work.primary.per_node_hour)])
-    limit = primary.cost * _WORTH_PERCENT / 100
+    most = min(primary.cost * _WORTH_PERCENT / 100, work.cash)
+    clouds = [name.lower() for name in moving.to_provider]
     elsewhere = []
-    for place in others(work, moving):
+    for place in work.places:
+        if clouds and place.provider not in clouds:
+            continue
+        name = " ".join(filter(None, (place.provider, place.zone or place.region)))
         nodes = work.nodes(spot_price(place, work.gpus).per_node_hour, moving.wait_hours)
         there = position(currency, [nodes, moved])
-        elsewhere.append(_There(place, nodes, there, there.cost <= limit and there.cost < work.cash))
-    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, str(one)))
-    return _Case(work, primary, limit, elsewhere)
+        is_worth_it = "no" if there.cost > most else "old price" if place.is_stale else "yes"
+        elsewhere.append(_There(name, place, nodes, there, is_worth_it))
+    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, one.name))
+    best = next((there for there in elsewhere if there.is_worth_it == "yes"), None)
+    return _Case(work, primary, most, elsewhere, best)
 
 
 def _break_even(case: _Case) -> str:
-    """How much more expensive the place may become before the work stays."""
+    """The rise of the spot price there up to which the work moves."""
     name, best = case.work.name, case.best
     if best is None:
-        return f"{name}: no place costs at most {_WORTH_PERCENT} % of the primary's spot price, and less than today."
-    room = min(case.limit, case.work.cash) - best.position.cost
-    percent = room / best.nodes.cost * 100
-    return f"{name}: {best} is worth it until its spot price rises by {percent:,.1f} %."
-
-
-def _time(cases: Sequence[_Case], moving: Moving) -> Iterator[str]:
-    """Sentences about waiting."""
-    if starts := sum(case.work.starts for case in cases if case.best):
-        hours = starts * moving.wait_hours
-        yield f"Each start waits {moving.wait_minutes:g} min longer, {hours:,.1f} h in all."
-        yield "Interruptions of spot nodes elsewhere are not counted: gpucost whatif spot counts them."
+        return f"{name}: no place costs at most {_WORTH_PERCENT} % of the primary's spot price, and less than today"
+    percent = (case.most - best.position.cost) / best.nodes.cost * 100
+    return f"{name}: {best.name} is worth it until its spot price rises by {percent:,.1f} %"
 
 
 def _findings(cases: Sequence[_Case]) -> Iterator[str]:
-    """What stays on the bill, which prices are unknown or old, and what needs no move."""
+    """Cost that stays on the bill, missing prices, and savings without a move."""
     for case in cases:
         work, name = case.work, case.work.name
         stays, more = work.paid - work.cash, work.cash - case.primary.cost
         if stays >= _CENT:
-            yield f"{name}: {stays:,.2f} stays on the bill wherever it runs: commitments, capacity blocks or own machines."
+            yield f"{name}: {stays:,.2f} stays on the bill in any place: commitments, capacity blocks or own machines"
         if not case.elsewhere:
-            yield f"{name}: no spot price of this GPU is known in another place; gpucost collect spot loads some."
-        old = [there for there in case.elsewhere if there.place.is_stale and there.pays]
-        if old:
-            day = old[0].place.price_as_of
-            yield (
-                f"{name}: places with old prices would cost less: {len(old)}, the first {old[0]} ({day}). They are"
-                " listed last and not counted; gpucost collect spot and gpucost collect prices load new prices."
-            )
+            yield f"{name}: spot prices of this GPU in other places are missing; gpucost collect spot loads them"
         if case.best and more >= _CENT:
-            yield f"{name}: {more:,.2f} of the saving needs no move: spot at the primary costs {case.primary.cost:,.2f}."
+            yield f"{name}: {more:,.2f} of the saving needs no move: spot at the primary costs {case.primary.cost:,.2f}"
 
 
 def works_of(
-    fleet: Fleet,
-    places_of: Callable[[str, float], Sequence[ListedPrice]],
-    commitments: Commitments = NO_COMMITMENTS,
+    fleet: Fleet, listed: Sequence[ListedPrice], commitments: Commitments = NO_COMMITMENTS
 ) -> tuple[list[Work], list[str]]:
-    """The pods of a fleet as work by GPU model, provider, region and spot or not; and findings about the rest.
+    """The pods of a fleet as work by GPU model, provider, region and spot or on demand; and findings about the rest.
 
-    `places_of`: the cheapest place of each region that has nodes with at least so many GPUs of a model. The primary's spot price
-    is what the fleet's own spot nodes cost there, otherwise that of `places_of`.
+    `listed` are spot prices, cheapest GPU-hour first. A place is the cheapest instance of a region with at least as many GPUs of
+    the model as the largest pod. The primary's spot price is the mean price of the fleet's own spot nodes there, otherwise the
+    listed one.
     """
-    held = {pod.place for pod in fleet.pods}
-    kinds = {node.key: _kind(node) for node in fleet.nodes if node.key in held}
-
-    def part(kind: Kind) -> Fleet:
-        return fleet.only(lambda node: kinds.get(node.key) == kind)
-
+    nodes = fleet.by_name
+    pods_of = grouped((_kind(nodes[pod.place]), pod) for pod in fleet.pods)
+    costs_of = {kind: fleet_costs(replace(fleet, pods=tuple(pods))) for kind, pods in pods_of.items()}
     works, findings = [], []
-    for kind in sorted(set(kinds.values())):
+    for kind, pods in sorted(pods_of.items()):
         model, provider, region, _ = kind
-        name, here = " ".join(filter(None, kind)), part(kind)
-        costs, most = fleet_costs(here), max(pod.gpus for pod in here.pods)
-        places = places_of(model, most)
-        home = [row for row in places if (row.provider, row.region or "") == (provider, region)]
-        primary = spot_price(home[0], most) if home else None
-        own = fleet_costs(part((model, provider, region, "on spot")))
-        if own.cost:
+        name, costs, most = " ".join(filter(None, kind)), costs_of[kind], max(pod.gpus for pod in pods)
+        places: dict[tuple[str, str], ListedPrice] = {}
+        for row in listed:
+            if row.gpu_model == model and row.gpu_count and row.gpu_count >= most:
+                places.setdefault((row.provider, row.region or ""), row)
+        home = places.pop((provider, region), None)
+        primary = spot_price(home, most) if home else None
+        own = costs_of.get((model, provider, region, "on spot"))
+        if own and own.cost:
             price = own.cost / to_decimal(own.allocated_gpu_hours) * to_decimal(most)
             primary = Price(price, "store: mean spot price paid")
         if not primary or not primary.per_node_hour:
-            findings.append(f"{name}: the spot price there is unknown; {costs.cost:,.2f} stays where it is.")
+            findings.append(f"{name}: its spot price is unknown; {costs.cost:,.2f} stays in place")
             continue
-        starts, hours = sum(pod.gpus for pod in here.pods) / most, costs.allocated_gpu_hours
-        cash = min(fleet_costs(commitments.at_cash_prices(here)).cost, costs.cost)
-        works.append(Work(name, provider, region, primary, hours, most, starts, places, costs.cost, cash))
+        starts, hours = sum(pod.gpus for pod in pods) / most, costs.allocated_gpu_hours
+        at_cash = commitments.at_cash_prices(replace(fleet, pods=tuple(pods)))
+        cash = min(fleet_costs(at_cash).cost, costs.cost)
+        works.append(Work(name, primary, hours, most, starts, list(places.values()), costs.cost, cash))
     return works, findings
 
 
@@ -285,19 +262,9 @@ def _kind(node: Node) -> Kind:
     return node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought
 
 
-def others(work: Work, moving: Moving) -> list[ListedPrice]:
-    """The places elsewhere, of the named clouds if some are."""
-    clouds, home = [name.lower() for name in moving.to_provider], (work.provider, work.region)
-    return [
-        place
-        for place in work.places
-        if (place.provider, place.region or "") != home and (not clouds or place.provider in clouds)
-    ]
-
-
 @record
 class Transfer(OptionGroup):
-    """Starts, the data of each, and the prices of moving and keeping it."""
+    """Starts, the data of each start, and the prices of moving and keeping it."""
 
     gb_per_start: Annotated[
         Decimal | None,
@@ -305,9 +272,9 @@ class Transfer(OptionGroup):
     ] = None
     starts_per_day: Annotated[
         float | None,
-        Option("Starts a day of pods that share the data.", above=True, says="starts", unit="per day"),
+        Option("Starts per day of pods that share the data.", above=True, says="starts", unit="per day"),
     ] = None
-    # public list prices from general knowledge, of no certain day
+    # public list prices from general knowledge, without a date
     price_per_gb: Annotated[
         Decimal,
         Option(
@@ -338,9 +305,9 @@ class Transfer(OptionGroup):
 
 
 def cache(transfer: Transfer, currency: str) -> Answer:
-    """The cost of downloading at every start over 30 days, and that of a shared cache if it costs less.
+    """The cost of downloads at every start over 30 days, and of a shared cache if it costs less.
 
-    The cache downloads the data once and keeps it. Raises UsageError without a number of starts.
+    The cache downloads the data once and keeps it. Raises UsageError without the data or the number of starts.
     """
     gb, starts_per_day = transfer.gb_per_start, transfer.starts_per_day
     if not gb or not starts_per_day:
@@ -349,12 +316,10 @@ def cache(transfer: Transfer, currency: str) -> Answer:
     download, read = gb * transfer.price_per_gb, gb * transfer.cache_read_price_per_gb
     storage = charge(gb * transfer.cache_price_per_gb_month, 24 * DAYS / HOURS_PER_MONTH).cost
     today, cached = charge(download, starts).cost, download + storage + charge(read, starts).cost
-    even, text = None, "The cache never pays: reading from it costs as much as downloading."
+    even, text = None, "The cache never pays for itself: a read from it costs as much as a download"
     if download > read:
         even = round(float((download + storage) / (download - read)), 6)
-        text = (
-            f"The cache pays for itself if the same data is read more than {even:,.1f} times in the period."
-        )
+        text = f"The cache pays for itself after {even:,.1f} reads of the same data in the period"
     return Answer(
         kind="move",
         title="A shared cache instead of a download at every pod start",

@@ -1,4 +1,4 @@
-"""Which pods fit together on which GPUs, which nodes become empty by that, and the money that leaves the bill with them."""
+"""Pods packed on GPUs, the nodes that become empty, and the cash that they save."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +26,10 @@ ROUNDING = 1e-9
 
 @record
 class PackedPod:
-    """What one pod needs of a GPU in [from_ms, to_ms): a share of its activity 0-1 and MiB of its memory, margins included.
+    """The needs of one pod in [from_ms, to_ms): a share 0-1 of a GPU's activity and MiB of its memory, margins included.
 
-    `of` is the pod, or whatever is packed. `hours` has the activity of each hour, of all pods to be packed the same hours;
-    None: the same all the time.
+    `of` is the pod, or another packed thing. `hours` is the activity in each hour, the same hours for all packed pods;
+    None: constant activity.
     """
 
     of: Any
@@ -46,7 +46,7 @@ Fits = Callable[[Sequence[PackedPod]], bool]
 
 @dataclass(slots=True)
 class Bin:
-    """A GPU, or node, that is filled in [from_ms, to_ms): every item that was on it, and while packing those that still are."""
+    """A GPU, or node, that is filled in [from_ms, to_ms): all items ever on it, and during packing the present ones."""
 
     from_ms: int
     to_ms: int
@@ -55,15 +55,12 @@ class Bin:
 
     @property
     def first(self) -> Any:
+        """The thing that was packed first."""
         return self.items[0].of
-
-    def at(self, moment_ms: int) -> list[PackedPod]:
-        """The items on it at a moment."""
-        return [item for item in self.items if item.from_ms <= moment_ms < item.to_ms]
 
 
 def slots(*, activity: float, memory_mib: float | None = None, ways: float = math.inf) -> Fits:
-    """A GPU that `ways` pods may share, up to this activity in each hour and this memory (None: not measured)."""
+    """A GPU for up to `ways` pods, this activity in each hour and this memory (None: not measured)."""
     return lambda items: (
         len(items) <= ways
         and (memory_mib is None or sum(item.memory_mib for item in items) <= memory_mib)
@@ -78,10 +75,10 @@ def _busiest_hour(items: Sequence[PackedPod]) -> float:
 
 
 def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
-    """First fit in order of time, the largest first among items that begin at once; a GPU is given back once it is empty.
+    """First fit in order of time, the largest first among items that begin at once; an empty GPU is released.
 
-    Items that fit no empty GPU are left out: ask `fits([item])` before. If all last equally long this is first fit
-    decreasing, at most 11/9 of the least number of GPUs plus 6/9 (Dósa 2007) if one measure decides.
+    Items that fit no empty GPU are left out. For items of equal length this is first fit decreasing: at most 11/9 of the
+    least number of GPUs plus 6/9 (Dósa 2007) if one measure decides.
     """
     done: list[Bin] = []
     opened: list[Bin] = []
@@ -96,7 +93,7 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
             if not fits([item]):
                 continue
             size = (item.activity, item.memory_mib)
-            # GPUs only fill up meanwhile: one without room for the last item has none for another of its size
+            # GPUs only fill up here: one without room for the last item has none for another item of its size
             first = first if size == last and item.hours is None else 0
             last = size
             while first < len(opened) and not fits([*opened[first].held, item]):
@@ -110,20 +107,12 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     return done + opened
 
 
-def peak(items: Iterable[Any]) -> tuple[int, int]:
-    """(most items at one moment, the first such moment); (0, 0) of none.
-
-    Items have `from_ms` and `to_ms`.
-    """
-    events = []
+def peak(items: Iterable[Any]) -> int:
+    """The most items at one moment, each in [from_ms, to_ms)."""
+    steps: list[tuple[int, int]] = []
     for item in items:
-        events += [(item.from_ms, 1), (item.to_ms, -1)]
-    most = level = at = 0
-    for moment, step in sorted(events):
-        level += step
-        if level > most:
-            most, at = level, moment
-    return most, at
+        steps += [(item.from_ms, 1), (item.to_ms, -1)]
+    return max(accumulate((step for _, step in sorted(steps)), initial=0))
 
 
 @record
@@ -135,20 +124,17 @@ class Saved:
 
     @classmethod
     def of(cls, less: Decimal, gone: Decimal) -> Saved:
-        """Of pods that cost so much less while nodes of that cost go: the rest of these nodes was not the pods' cost."""
+        """For pods that cost so much less while nodes of that cost go: the rest of these nodes was not the pods' cost."""
         cash = max(min(gone, less), NOTHING)
         return cls(cash, max(less - cash, NOTHING))
 
 
 @record
 class Change:
-    """Pods, and the GPUs that they hold instead of today's: on nodes of the fleet or like them, or on nodes to be bought."""
+    """Pods, and their GPUs instead of today's: on nodes of the fleet, nodes like them, or nodes to be bought."""
 
     pods: tuple[Pod, ...] = ()
     then: tuple[Held, ...] = ()
-
-    def __add__(self, other: Change) -> Change:
-        return Change(self.pods + other.pods, self.then + other.then)
 
 
 def today_held(usage: Usage, pods: Iterable[Pod]) -> list[Held]:
@@ -157,33 +143,31 @@ def today_held(usage: Usage, pods: Iterable[Pod]) -> list[Held]:
     return [Held(nodes[pod.place], pod.gpus, pod.from_ms, pod.to_ms) for pod in pods]
 
 
-def less_cost(usage: Usage, change: Change) -> Decimal:
-    """How much less the GPUs cost that the pods hold."""
-    today = total(held.cost for held in today_held(usage, change.pods))
-    return today - total(held.cost for held in change.then)
-
-
 def saved(usage: Usage, change: Change) -> Saved:
-    """What leaves the bill by the change, and what becomes free on nodes that stay. Described GPUs are bought one by one."""
-    less = less_cost(usage, change)
-    if usage.is_described:
-        return Saved(less, NOTHING)
+    """The money that leaves the bill by the change, and the cost of GPUs that become free on nodes that stay.
+
+    Nodes that these pods alone hold go. Less is saved for the whole nodes that the pods' GPUs fill then, by kind or by what
+    commitments cover, and for nodes to be bought.
+    """
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
     spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
 
     def alike(node: Node) -> Any:
+        """The commitments that cover the node, otherwise its kind."""
         return commitments.key(node) or _kind(node)
 
     for place, held in spans.items():
         node = nodes[place]
-        # while no pod holds the node, no change of pods makes it go
+        # no change of pods releases the node while it is empty
         gone[alike(node)] += [Held(node, node.gpus, *span) for span in merge(held)]
     moving = [held for held in change.then if held.node.key in nodes and not held.stays]
     needed = grouped((alike(held.node), held) for held in _whole_nodes(moving))
     bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
     cash = total(max(commitments.cash(parts, needed.get(kind, ())), NOTHING) for kind, parts in gone.items())
+    today, then = today_held(usage, change.pods), change.then
+    less = total(held.cost for held in today) - total(held.cost for held in then)
     return Saved.of(less, cash - total(node.cost for node in bought))
 
 
@@ -195,12 +179,12 @@ def emptied(usage: Usage, pods: Iterable[Pod]) -> set[NodeKey]:
 
 
 def _kind(node: Node) -> tuple[Any, ...]:
-    """Nodes of one kind stand for each other."""
+    """The kind of the node: nodes of one kind can replace each other."""
     return node.cluster, node.region, node.instance_type, node.gpu_model, node.capacity_type, node.gpus
 
 
 def _whole_nodes(needs: Iterable[Held]) -> list[Held]:
-    """The nodes that these GPUs fill, packed by kind: each like the node of its first GPUs."""
+    """The nodes that these GPUs fill, packed by kind; each is like the node of its first GPUs."""
     found = []
     for several in grouped((_kind(held.node), held) for held in needs).values():
         items = [

@@ -1,57 +1,53 @@
-"""Several changes to groups of workloads, in order; each is counted on what the steps before it left."""
+"""A list of scenarios for groups of workloads; each is counted on the fleet that the scenarios before it left."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gpucost.config.model import Config
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import grouped, record
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, stated
+from gpucost.records import record
+from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Texts, stated, today_of
 from gpucost.whatif.avoidable import why_not
-from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.cost import base_and_rest, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, kept, to_decimal
-from gpucost.whatif.fleet import Fleet, Node, PodKey, Price, Scope
-from gpucost.whatif.packing import PackedPod, pack, slots
-from gpucost.whatif.spot.advice import NOT, advise
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, kept, to_decimal
+from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Scope, Usage
+from gpucost.whatif.packing import saved
+from gpucost.whatif.reserve import COMMITTABLE
+from gpucost.whatif.schedule import Rules, hours_up
+from gpucost.whatif.share import Sizing, share
+from gpucost.whatif.spot.advice import SAFE
 from gpucost.whatif.spot.formulas import exact
 from gpucost.whatif.spot.interruptions import Place, Rate, prior_rate
-from gpucost.whatif.spot.moves import SpotOptions, rate_assumption
+from gpucost.whatif.spot.market import Market
+from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, movable, rate_assumption
+from gpucost.whatif.spot.parts import parts_of
 
 _HINT = "gpucost whatif plan --example prints a plan with all that matters"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 _TIMES = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
-_ROUNDING = 1e-6
 _COLUMNS = ("step", "change", "groups", "today", "after", "saving")
-_NOTE = "Each step is counted on what the steps before it left."
+_NOTE = "Each step is counted on the fleet that the steps before it left."
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise ValueError("should be a number")
-    return value
-
-
-_NUMBER = BeforeValidator(_number)
-_Amount = Annotated[Decimal, _NUMBER, Field(gt=0, le=10**12, allow_inf_nan=False)]
-_Count = Annotated[int, _NUMBER, Field(ge=1)]
-_Above = Annotated[float, _NUMBER, Field(gt=0, allow_inf_nan=False)]
-_FromZero = Annotated[float, _NUMBER, Field(ge=0, allow_inf_nan=False)]
+_Amount = Annotated[Decimal, Field(gt=0, le=10**12, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+_Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_FromZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Names = list[Annotated[str, Field(min_length=1)]]
 
 
 class _Table(BaseModel):
-    """A table of the file: no other keys than these."""
+    """A table of the file: other keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -83,20 +79,33 @@ class Group(_Table):
         return self
 
     @property
-    def is_stored(self) -> bool:
-        return self.price_per_gpu_hour is None
-
-    @property
     def scope(self) -> Scope:
         """The part of the store that it names."""
         return Scope(*map(tuple, (self.teams, self.namespaces, self.workloads, self.clusters)))
 
-    def described(self, context: Context) -> list[Node]:
-        """Its pods as nodes of their own."""
-        hours, prices = self.hours or context.hours, _prices(self.price_per_gpu_hour, self.gpus_per_pod)
-        end_ms = context.start_ms + round(hours * MS_PER_HOUR)
-        node = Node("", float(self.gpus_per_pod), context.start_ms, end_ms, prices)
-        return [replace(node, name=f"{self.name}/{number}") for number in range(self.pods)]
+    def described(self, context: Context) -> Usage:
+        """Its pods, each on a node of its own; an interruption of one stops no other."""
+        start_ms, gpus, price = context.start_ms, self.gpus_per_pod, self.price_per_gpu_hour or Decimal(0)
+        end_ms = start_ms + round((self.hours or context.hours) * MS_PER_HOUR)
+        prices, workload = (Price(kept(price * gpus), "plan"),), f"Deployment/{self.name}"
+        names = [f"{self.name}/{number}" for number in range(self.pods)]
+        nodes = tuple(Node(name, gpus, start_ms, end_ms, prices) for name in names)
+        pods = tuple(Pod(name, workload, gpus, start_ms, end_ms, uid=name) for name in names)
+        stated_price = Assumption(f"{self.name}: price", price, "per GPU-hour", context.file)
+        fleet = Fleet(nodes, pods)
+        return Usage(
+            fleet, context.currency, context.period or "", self.name, True, assumptions=(stated_price,)
+        )
+
+
+class Outcome(NamedTuple):
+    """The fleet after a step, the cost of GPUs that it frees on nodes that stay, notes, and the numbers that it rests on."""
+
+    fleet: Fleet
+    freed: Decimal = Decimal(0)
+    time: Texts = ()
+    findings: Texts = ()
+    assumptions: tuple[Assumption, ...] = ()
 
 
 class _Step(_Table):
@@ -105,12 +114,9 @@ class _Step(_Table):
     change: str
     groups: Annotated[_Names, Field(min_length=1)]
 
-    def __str__(self) -> str:
-        return f"{self.change} of {', '.join(self.groups)}"
-
 
 class Share(_Step):
-    """Up to `ways` pods with one GPU each on one GPU, at the price of the first; pods with several GPUs keep them."""
+    """Several pods with one GPU each on one GPU, as `whatif share` packs pods of this activity."""
 
     change: Literal["share"] = "share"
     ways: Annotated[_Count, Field(le=48)]
@@ -118,78 +124,100 @@ class Share(_Step):
     margin_percent: _FromZero = 10.0
     headroom_percent: Annotated[_FromZero, Field(le=90)] = 20.0
 
-    def applied(self, nodes: Sequence[Node]) -> list[Node]:
-        free = 1 - self.headroom_percent / 100
-        busy = self.utilization_percent / 100 * (1 + self.margin_percent / 100)
-        if busy * 2 > free + _ROUNDING:
-            raise DataError(
-                f"{self}: pods {self.utilization_percent:g} % busy cannot share a GPU within the margins",
-                "leave out that step",
-            )
-        several = [node for node in nodes if abs(node.gpus - 1) >= _ROUNDING]
-        single = [node for node in nodes if abs(node.gpus - 1) < _ROUNDING]
-        pods = [PackedPod(node, busy, 0.0, node.from_ms, node.to_ms) for node in single]
-        packed = pack(pods, slots(activity=free, ways=self.ways))
-        return [*(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in packed), *several]
+    def applied(self, usage: Usage, _: Context) -> Outcome:
+        """Each shared GPU is on the node of its first pod."""
+        fleet, busy = usage.fleet, self.utilization_percent / 100
+        sizing = Sizing(
+            ways=self.ways, margin_percent=self.margin_percent, headroom_percent=self.headroom_percent
+        )
+        levels = {pod.key: Level(1, 1, 0.0, busy, busy) for pod in fleet.pods}
+        sharing = share(usage, sizing, levels, {})
+        pods = tuple(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in sharing.gpus)
+        # the last pod of a GPU may outlive the node of the first
+        end_ms = max((pod.to_ms for pod in pods), default=0)
+        longer = fleet.with_nodes(lambda node: replace(node, to_ms=max(node.to_ms, end_ms)))
+        after = Fleet(longer.nodes, (*longer.without(sharing.change.pods).pods, *pods))
+        note = "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
+        # described GPUs are bought one at a time
+        freed = Decimal(0) if usage.is_described else saved(usage, sharing.change).freed
+        return Outcome(after, freed, findings=(note,))
 
 
 class Spot(_Step):
-    """Spot nodes in place of nodes on demand; interruptions make work longer."""
+    """Spot nodes in place of on-demand nodes, for the work that `whatif spot` moves."""
 
     change: Literal["spot"] = "spot"
     price_per_gpu_hour: _Amount
     interruptions_per_hour: _FromZero | None = None
     checkpoint_minutes: _Above | None = None
 
-    @property
-    def options(self) -> SpotOptions:
-        """How work continues after an interruption."""
-        minutes = self.checkpoint_minutes
-        return SpotOptions(checkpoint_minutes=minutes) if minutes else SpotOptions()
-
-    def moves(self, node: Node) -> bool:
-        """Whether the step changes the node."""
-        return node.capacity_type in ("on_demand", "unknown")
-
-    def rate(self, node: Node) -> Rate:
-        """Interruptions per node-hour: the plan's, otherwise the published rate of the family."""
-        if self.interruptions_per_hour is not None:
-            return Rate(self.interruptions_per_hour, "plan")
-        return prior_rate(Place(node.instance_type or "", node.provider, node.region))
-
-    def factor(self, node: Node) -> float:
-        """Paid hours per useful hour, without notice (whatif/spot/formulas.py)."""
-        rate = self.rate(node).per_hour
-        return exact(replace(self.options.work(rate), notice=0.0)) if rate or self.checkpoint_minutes else 1.0
-
-    def applied(self, nodes: Sequence[Node]) -> list[Node]:
-        return [self._moved(node) if self.moves(node) else node for node in nodes]
-
-    def _moved(self, node: Node) -> Node:
-        factor = self.factor(node)
-        if not math.isfinite(factor):
-            raise DataError(
-                f"{self}: with so many interruptions work never ends on spot",
-                "fewer interruptions_per_hour, or more checkpoints",
-            )
-        prices = _prices(self.price_per_gpu_hour, node.gpus)
-        return replace(_longer(node, factor), prices=prices, capacity_type="spot")
+    def applied(self, usage: Usage, context: Context) -> Outcome:
+        """Pods on spot last longer by interruptions."""
+        given, minutes = self.interruptions_per_hour, self.checkpoint_minutes
+        market = Market(
+            rate=context.rate if given is None else lambda _: Rate(given, "plan"),
+            price=Price(self.price_per_gpu_hour, "plan"),
+            price_per=PricePer.gpu,
+        )
+        options = SpotOptions(checkpoint_minutes=minutes, given=_TIMES[:1]) if minutes else SpotOptions()
+        question = SpotQuery(usage, market, context.config, options)
+        moved, _ = movable(question)
+        parts = parts_of(question, moved)
+        going = [part for part in parts if part.advice.suits == SAFE and part.saving > 0]
+        longer = {(part.owner, part.rate): exact(part.work(part.rate.per_hour)) for part in going}
+        there: dict[Pod, tuple[Node, float]] = {}
+        for item in moved:
+            node = replace(item.there, capacity_type="spot")
+            for pod in item.pods:
+                if times := longer.get((pod.owner, item.rate)):
+                    there[pod] = node, times
+        rates = {part.rate.source: rate_assumption(part.rate) for part in parts if given is None}
+        return Outcome(
+            _lasting(usage.fleet, there),
+            time=(f"work takes up to {max(longer.values()):.3f} times as long",) if longer else (),
+            findings=(f"{len(going)} of {len(parts)} workloads move: see gpucost whatif spot",),
+            assumptions=(*rates.values(), *stated(options, *_TIMES[bool(minutes) :])),
+        )
 
 
 class Schedule(_Step):
-    """GPUs for a part of the time only."""
+    """GPUs for a part of each day only, provisioned at its start as in `whatif schedule`."""
 
     change: Literal["schedule"] = "schedule"
     active_percent: Annotated[_Above, Field(le=100)]
 
-    def applied(self, nodes: Sequence[Node]) -> list[Node]:
-        return [_longer(node, self.active_percent / 100) for node in nodes]
+    def applied(self, usage: Usage, _: Context) -> Outcome:
+        """Pods run for a part of their time; nodes that pods hold in part stay up."""
+        part, nodes = hours_up(24 * self.active_percent / 100) / 24, usage.fleet.by_name
+        pods = usage.fleet.pods
+        whole = {pod: (nodes[pod.place], part) for pod in pods if pod.gpus >= nodes[pod.place].gpus}
+        note = (
+            f"{len(pods) - len(whole)} of {len(pods)} pods hold parts of nodes that stay, which saves no cash"
+        )
+        return Outcome(
+            _lasting(usage.fleet, whole),
+            findings=(note,) if len(whole) < len(pods) else (),
+            assumptions=tuple(stated(Rules(), "provision_minutes")),
+        )
+
+
+def _lasting(fleet: Fleet, changed: Mapping[Pod, tuple[Node, float]]) -> Fleet:
+    """The fleet with some pods on nodes of their own like these, for so many times as long."""
+    nodes: list[Node] = []
+    pods: list[Pod] = []
+    for pod, (node, times) in changed.items():
+        own = node.sized(pod.gpus, f"{node.name}/{pod.uid}@{pod.from_ms}")
+        end_ms = pod.from_ms + round(pod.length_ms * times)
+        nodes.append(replace(own, from_ms=pod.from_ms, to_ms=end_ms))
+        pods.append(replace(pod, node=own.name, to_ms=end_ms))
+    rest = fleet.without(changed)
+    return Fleet((*rest.nodes, *nodes), (*rest.pods, *pods))
 
 
 class Reserve(_Step):
     """`gpus` paid around the clock at the price of a commitment; the rest stays on demand.
 
-    `gpus` None: as many as the rules of `whatif reserve` allow for what the steps before it left.
+    `gpus` None: as many as the rules of `whatif reserve` allow for the fleet that the steps before it left.
     """
 
     change: Literal["reserve"] = "reserve"
@@ -210,95 +238,145 @@ class Plan(_Table):
     steps: Annotated[list[Annotated[Step, Field(discriminator="change")]], Field(min_length=1)]
 
 
-def _prices(per_gpu_hour: Decimal | None, gpus: float) -> tuple[Price, ...]:
-    return (Price(kept((per_gpu_hour or Decimal(0)) * to_decimal(gpus)), "plan"),)
-
-
-def _longer(node: Node, times: float) -> Node:
-    return replace(node, to_ms=node.from_ms + round(node.length_ms * times))
-
-
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises DataError with file, line and key, and the nearest key that exists."""
     file = TableFile.read(path, _STEPS, _HINT)
     plan = file.parsed(Plan)
     names = [group.name for group in plan.groups]
     file.unique("groups", names)
-    reserved: set[str] = set()
     for number, step in enumerate(plan.steps):
-        place = ("steps", number, "groups")
         for name in step.groups:
             if name not in names:
-                raise file.error(place, f"there is no group {name!r}", nearest(name, names))
-            if name in reserved:
-                raise file.error(place, f"{name} is reserved already: its commitment comes last")
-        if isinstance(step, Reserve):
-            reserved.update(step.groups)
+                place = ("steps", number, "groups")
+                raise file.error(place, f"group {name!r} is missing", nearest(name, names))
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
 @record
 class Context:
-    """`fleets`: usage of the groups that are read from the store; `period` names theirs, None without such groups."""
+    """Usage of the stored groups, their period, and evidence for commitments and interruptions.
+
+    `period` is None without stored groups. Described groups run from `start_ms`, for `hours` by default.
+    """
 
     currency: str
-    fleets: Mapping[str, Fleet]
+    usages: Mapping[str, Usage]
     period: str | None = None
     hours: float = HOURS_PER_MONTH
     file: str = "plan"
     start_ms: int = 0
     evidence: Evidence = MONTH
+    rate: Callable[[Place], Rate] = prior_rate
+    config: Config = field(default_factory=Config)
 
 
-class Stage(NamedTuple):
-    """The groups' nodes after a step.
+class _Run:
+    """A plan while its steps are applied: the usage of each group, and the cost that no step changes."""
 
-    `fixed` is what no step changes: nodes that are paid in any case, and commitments. `parts` names the nodes that
-    stand for a part of a machine, and whether the group fills that machine.
-    """
-
-    nodes: Mapping[str, list[Node]]
-    fixed: Position
-    parts: Mapping[str, bool]
-    obligation: Decimal = Decimal(0)
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.fixed, self.obligation = Position(Decimal(0), context.currency), Decimal(0)
+        self.usages: dict[str, Usage] = {}
+        self.seen: set[Pod] = set()
+        self.time: list[str] = []
+        self.findings: list[str] = []
+        source = "store" if context.period else "default"
+        self.assumptions = [Assumption("always on", context.hours, "hours", source)]
 
     @property
     def total(self) -> Position:
-        """What everything costs."""
-        return _position(self.fixed.currency, self.of(self.nodes)) + self.fixed
+        """The cost of everything."""
+        return sum(map(_held, self.usages.values()), self.fixed)
 
-    def stays(self, node: Node, step: Step) -> bool:
-        """Whether a step leaves the machine of this node, and so its price: sharing empties GPUs, not machines."""
-        is_filled = self.parts.get(node.name)
-        return is_filled is False or (is_filled is True and isinstance(step, Share))
+    def add(self, group: Group) -> None:
+        """Read or describe a group. A pod counts in the first group that names it."""
+        name = group.name
+        usage = self.context.usages.get(name) or group.described(self.context)
+        stored = f"{usage.scope_name}, {usage.period_name}"
+        self.assumptions += usage.assumptions or [
+            Assumption(f"{name}: usage and prices", stored, "", "store")
+        ]
+        twice = tuple(pod for pod in usage.fleet.pods if pod in self.seen)
+        new = usage.fleet.without(twice)
+        self.seen.update(new.pods)
+        left = new.only(lambda node: usage.is_described or not why_not(node))
+        paid = new.without(left.pods)
+        self.usages[name] = usage._replace(
+            fleet=left, others=usage.others + twice, is_narrowed=True, reported=None
+        )
+        self.fixed += _held(usage._replace(fleet=paid, reported=None))
+        if usage.reported and not twice:
+            # today is the report's figure to the last digit
+            rounding = usage.reported.held_cost - _held(usage._replace(reported=None)).cost
+            self.fixed += Position(rounding, self.context.currency)
+        notes = {
+            "run on nodes that are paid in any case: no step changes them": len(paid.pods),
+            "are in several groups: each counts in the first of them only": len(twice),
+        }
+        self.findings += [f"{count} pods {note}." for note, count in notes.items() if count]
 
-    def of(self, groups: Iterable[str]) -> list[Node]:
-        """The nodes of these groups, each once."""
-        return list(chain.from_iterable(self.nodes[name] for name in dict.fromkeys(groups)))
+    def change(self, step: Share | Spot | Schedule, number: int, name: str) -> None:
+        """Apply a step to a group."""
+        usage, label = self.usages[name], f"Step {number} ({step.change} of {name})"
+        if not usage.fleet.pods:
+            return
+        outcome = step.applied(usage, self.context)
+        self.usages[name] = usage._replace(fleet=outcome.fleet)
+        self.fixed += Position(outcome.freed, self.context.currency)
+        self.time += [f"{label}: {text}." for text in outcome.time]
+        self.findings += [f"{label}: {text}." for text in outcome.findings]
+        for row in outcome.assumptions:
+            self.assumptions.append(replace(row, name=f"step {number}, {step.change}: {row.name}"))
+
+    def reserve(self, step: Reserve, label: str) -> None:
+        """Pay a commitment in all hours, and the GPUs above it at their mean price on demand."""
+        context, today, pods = self.context, Position(Decimal(0), self.context.currency), list[Pod]()
+        for name in dict.fromkeys(step.groups):
+            usage = self.usages[name]
+            covered = usage.fleet.only(lambda node: node.capacity_type in COMMITTABLE)
+            today += _held(usage._replace(fleet=covered))
+            pods += covered.pods
+            self.usages[name] = usage._replace(fleet=usage.fleet.without(covered.pods))
+        if not today.cost:
+            raise DataError(f"{label}: none of its GPUs are on demand", "leave out that step")
+        end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
+        curve = counted(((pod.from_ms, pod.to_ms, pod.gpus) for pod in pods), context.start_ms, end_ms)
+        price, mean = step.price_per_gpu_hour, today.cost / to_decimal(today.gpu_hours)
+        gpus = step.gpus or context.evidence.safe_level(curve, float(price / mean))
+        paid = position(context.currency, base_and_rest(curve, gpus, price, mean, 1.0))
+        self.fixed += replace(paid, node_hours=today.node_hours * paid.gpu_hours / today.gpu_hours)
+        self.obligation += price * gpus * HOURS_PER_YEAR * step.term_years
+        if not step.gpus and context.evidence.shortage:
+            self.findings.append(f"{label}: {context.evidence.shortage}.")
 
 
-def _position(currency: str, nodes: Sequence[Node]) -> Position:
-    costs = fleet_costs(Fleet(tuple(nodes)))
-    return Position(costs.node_cost, currency, costs.gpu_hours, costs.node_hours)
+def _held(usage: Usage) -> Position:
+    """The cost of the GPUs that pods hold."""
+    return today_of(usage, fleet_costs(usage.fleet), is_held=True)
 
 
 def answer(plan: Plan, context: Context) -> Answer:
-    """What each step and the whole plan save. Raises DataError if a step is impossible."""
-    stage, findings = _today(plan, context)
-    today = scenario = stage.total
-    assumptions = list(_assumptions(plan, stage, context))
+    """The saving of each step and of the whole plan. Raises GpucostError if a step is impossible."""
+    run = _Run(context)
+    for group in plan.groups:
+        run.add(group)
+    today = scenario = run.total
     lines: list[Line] = []
-    times: list[str] = []
     for number, step in enumerate(plan.steps, start=1):
-        name, before, cost = f"Step {number} ({step})", stage, scenario.cost
-        stage = _reserved(step, before, context) if isinstance(step, Reserve) else _changed(step, before)
-        scenario = stage.total
-        saving = cost - scenario.cost
-        lines.append((number, step.change, ", ".join(step.groups), cost, scenario.cost, saving))
-        findings += [f"{name}: {text}." for text in _findings(step, before, saving, context)]
-        if isinstance(step, Spot):
-            most = max(map(step.factor, filter(step.moves, before.of(step.groups))), default=1.0)
-            times.append(f"{name}: work takes up to {most:.3f} times as long.")
+        for key, value in step:
+            if key not in _Step.model_fields and value is not None:
+                source = context.file if key in step.model_fields_set else "default"
+                run.assumptions.append(Assumption(f"step {number}, {step.change}: {key}", value, "", source))
+        if isinstance(step, Reserve):
+            run.reserve(step, f"Step {number} (reserve)")
+        else:
+            for name in dict.fromkeys(step.groups):
+                run.change(step, number, name)
+        cost, scenario = scenario.cost, run.total
+        saving, groups = cost - scenario.cost, ", ".join(step.groups)
+        lines.append((number, step.change, groups, cost, scenario.cost, saving))
+        if round(saving, 2) <= 0:
+            run.findings.append(f"Step {number} saves no cash.")
     commits = any(isinstance(step, Reserve) for step in plan.steps)
     return Answer(
         kind="plan",
@@ -306,128 +384,9 @@ def answer(plan: Plan, context: Context) -> Answer:
         period=context.period or f"{context.hours:g} hours",
         today=today,
         scenario=scenario,
-        figures={"obligation": round(stage.obligation, 2)} if commits else {},
-        assumptions=tuple(assumptions),
-        time=tuple(times),
-        findings=tuple(findings),
+        figures={"obligation": round(run.obligation, 2)} if commits else {},
+        assumptions=tuple(dict.fromkeys(run.assumptions)),
+        time=tuple(run.time),
+        findings=tuple(run.findings),
         tables=Rows.of("Business case", _COLUMNS, lines, _NOTE),
     )
-
-
-def _today(plan: Plan, context: Context) -> tuple[Stage, list[str]]:
-    """Everything as it is, and notes about pods that count elsewhere or cannot be changed.
-
-    Each pod counts in the first group that names it, on a node of its own at its share of its node's price.
-    """
-    seen: set[tuple[PodKey, str, int]] = set()
-    nodes: dict[str, list[Node]] = {}
-    fixed: list[Node] = []
-    parts: dict[str, bool] = {}
-    for group in plan.groups:
-        own = nodes[group.name] = [] if group.is_stored else group.described(context)
-        fleet = context.fleets.get(group.name, Fleet())
-        places, filled = fleet.by_name, set(_filled(fleet))
-        for pod in fleet.pods:
-            key, place = (pod.key, pod.node, pod.from_ms), places[pod.place]
-            if key in seen:
-                continue
-            seen.add(key)
-            node = place.sized(pod.gpus, f"{group.name}/{len(seen)}")
-            node = replace(node, from_ms=pod.from_ms, to_ms=pod.to_ms, cluster="default")
-            (fixed if why_not(place) else own).append(node)
-            if pod.gpus < place.gpus - _ROUNDING:
-                parts[node.name] = pod.place in filled
-    notes = []
-    if fixed:
-        notes.append(f"{len(fixed)} pods run on nodes that are paid in any case: no step changes them.")
-    if twice := sum(len(fleet.pods) for fleet in context.fleets.values()) - len(seen):
-        notes.append(f"{twice} pods are named by several groups: each counts in the first of them alone.")
-    return Stage(nodes, _position(context.currency, fixed), parts), notes
-
-
-def _filled(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """The nodes that pods hold whole, from the start of the first to the end of the last."""
-    for place, pods in grouped((pod.place, pod) for pod in fleet.pods).items():
-        length = max(pod.to_ms for pod in pods) - min(pod.from_ms for pod in pods)
-        used = sum(pod.gpu_ms for pod in pods)
-        if used >= (fleet.by_name[place].gpus - _ROUNDING) * length:
-            yield place
-
-
-def _changed(step: Share | Spot | Schedule, now: Stage) -> Stage:
-    """Everything after the step."""
-    nodes = dict(now.nodes)
-    for name in set(step.groups):
-        staying = [node for node in nodes[name] if now.stays(node, step)]
-        edited = step.applied([node for node in nodes[name] if not now.stays(node, step)])
-        nodes[name] = [*staying, *(node for node in edited if node.length_ms > 0)]
-    return now._replace(nodes=nodes)
-
-
-def _reserved(step: Reserve, now: Stage, context: Context) -> Stage:
-    """Everything after a commitment: its price in all hours, and for the GPUs above it their mean price.
-
-    The curve is hourly, as in `whatif reserve`. No later step changes these groups (`read_plan`).
-    """
-    on_demand = [node for node in now.of(step.groups) if node.capacity_type == "on_demand"]
-    costs = fleet_costs(Fleet(tuple(on_demand)))
-    if not costs.node_cost:
-        raise DataError(f"{step}: none of its GPUs are on demand", "leave out that step")
-    end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
-    curve = counted(((node.from_ms, node.to_ms, node.gpus) for node in on_demand), context.start_ms, end_ms)
-    ratio = float(step.price_per_gpu_hour) * costs.gpu_hours / float(costs.node_cost)
-    gpus = step.gpus or context.evidence.safe_level(curve, ratio)
-    if not gpus:
-        return now
-    committed, above = gpus * curve.hours, costs.gpu_hours - curve.used(gpus)
-    rest = costs.node_cost * to_decimal(above / costs.gpu_hours)
-    cost = kept(step.price_per_gpu_hour * to_decimal(committed) + rest)
-    gpu_hours = committed + above
-    node_hours = costs.node_hours * gpu_hours / costs.gpu_hours
-    paid = Position(cost, context.currency, round(gpu_hours, 6), round(node_hours, 6))
-    left = dict(now.nodes)
-    for name in step.groups:
-        left[name] = [node for node in left[name] if node.capacity_type != "on_demand"]
-    owed = step.price_per_gpu_hour * gpus * HOURS_PER_YEAR * step.term_years
-    return Stage(left, now.fixed + paid, now.parts, now.obligation + owed)
-
-
-def _findings(step: Step, before: Stage, saving: Decimal, context: Context) -> Iterator[str]:
-    """What limits a step or may go wrong with it."""
-    parts = sum(before.stays(node, step) for node in before.of(step.groups))
-    if parts and not isinstance(step, Reserve):
-        yield f"{parts} pods hold parts of nodes that stay, which saves no cash: see gpucost whatif {step.change}"
-    if saving < 0:
-        yield f"costs {-saving:,.2f} more than it saves"
-    if isinstance(step, Reserve) and not step.gpus and context.evidence.shortage:
-        yield context.evidence.shortage
-    if isinstance(step, Share):
-        yield "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
-    if isinstance(step, Spot):
-        fleets = [context.fleets[name] for name in step.groups if name in context.fleets]
-        pods = {pod.owner: pod for pod in chain.from_iterable(fleet.pods for fleet in fleets)}.values()
-        lost = sum(advise(pod.workload, pod.namespace, pod.workload_type).suits == NOT for pod in pods)
-        if lost:
-            yield f"an interruption loses state or requests of {lost} of {len(pods)} workloads"
-
-
-def _assumptions(plan: Plan, start: Stage, context: Context) -> Iterator[Assumption]:
-    yield Assumption("always on", context.hours, "hours", "store" if context.period else "default")
-    for group in plan.groups:
-        if group.is_stored:
-            stored = f"{group.scope}, {context.period}"
-            yield Assumption(f"{group.name}: usage and prices", stored, "", "store")
-        else:
-            yield Assumption(f"{group.name}: price", group.price_per_gpu_hour, "per GPU-hour", context.file)
-    for number, step in enumerate(plan.steps, start=1):
-        name, given = f"step {number}, {step.change}", step.model_fields_set
-        for key, value in step:
-            if key not in _Step.model_fields and value is not None:
-                yield Assumption(f"{name}: {key}", value, "", context.file if key in given else "default")
-        if not isinstance(step, Spot) or step.interruptions_per_hour == 0:
-            continue
-        if step.interruptions_per_hour is None:
-            rates = {rate.source: rate for rate in map(step.rate, filter(step.moves, start.of(step.groups)))}
-            yield from (rate_assumption(rate, f"{name}: interruptions") for rate in rates.values())
-        times = stated(step.options, *(time for time in _TIMES if time not in given))
-        yield from (replace(time, name=f"{name}: {time.name}") for time in times)

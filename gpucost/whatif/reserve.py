@@ -1,4 +1,4 @@
-"""Commitments: what is safe to pay for around the clock, of which kind, what is owed, and what if usage or prices change."""
+"""Commitments: their safe level, their obligation, and the saving if usage or prices change."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gpucost.whatif.flags import HOURS_PER_YEAR, kept, to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, Price, Workload
 
 KINDS = ("reserved", "savings_plan", "cud")
-# A unit of other usage costs one under a plan.
+# The unit of other usage costs 1 under a plan.
 PLAN_MONEY = Price(Decimal(1), "bill")
-# What is paid by the hour and may be committed. Nodes of unknown capacity type count as on demand.
+# Capacity types that are paid by the hour. Nodes of unknown capacity type count as on-demand.
 COMMITTABLE = ("on_demand", "unknown")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Terms:
-    """The terms of a commitment. `offering` is the provider's name of a variant ('standard', 'convertible', 'compute')."""
+    """The terms of a commitment. `offering` is the provider's name for a variant: standard, convertible, compute."""
 
     kind: str
     term_years: int
@@ -37,16 +37,16 @@ class Terms:
 
     @property
     def binds_least(self) -> bool:
-        """Whether it is for one year and nothing is paid upfront: only such terms are advised."""
+        """Whether the term is one year and nothing is paid upfront. Only such terms are advised."""
         return self.term_years == 1 and self.payment_option not in ("all_upfront", "partial_upfront")
 
     @property
     def is_wide(self) -> bool:
-        """Whether it covers all instances of the payer, whatever their type and region."""
+        """Whether it covers all instances of the payer, in any region and of any type."""
         return self.kind == "savings_plan" and self.offering != "ec2_instance"
 
     def scope(self, use: ReservedUse) -> str:
-        """What it covers if it is bought for this usage: an instance type, or all of a provider."""
+        """The instances that it covers if it is bought for this usage: one type, or all of a provider."""
         name = "all families" if self.is_wide else f"{use.region} {use.instance_type}"
         return " ".join(f"{use.provider} {name}".split())
 
@@ -56,41 +56,36 @@ class Terms:
         return ", ".join(words).replace("_", " ")
 
 
-# The list price on demand, among the prices of an instance type.
+# The on-demand list price, among the prices of an instance type.
 ON_DEMAND = Terms("on_demand", 0, "")
-# Prices of commitments per node-hour, amortized with what is paid upfront; paid in every hour of the term.
+# Prices per node-hour, paid in every hour of the term; upfront payments are amortized.
 Offers = Mapping[Terms, Price]
 
 
 @record
 class ReservedUse:
-    """Instances of a type in use that no commitment covers yet, their price on demand, and their list prices."""
+    """Instances of a type in use without a commitment, their on-demand price, and the commitments on offer."""
 
     instance_type: str
     gpus: float
     on_demand: Price
-    curve: Curve = Curve((), ())
+    curve: Curve = Curve()
     offers: Offers = field(default_factory=dict)
     provider: str = ""
     region: str = ""
 
-    @property
-    def cost(self) -> Decimal:
-        """On demand."""
-        return kept(to_decimal(self.curve.node_hours) * self.on_demand.per_node_hour)
-
     def price(self, terms: Terms) -> Decimal:
-        """Per node-hour under a commitment."""
+        """The price per node-hour under a commitment."""
         return self.offers[terms].per_node_hour
 
     def ratio(self, terms: Terms) -> Decimal:
-        """The price under a commitment over the price on demand."""
+        """The price under a commitment ÷ the on-demand price."""
         return self.price(terms) / self.on_demand.per_node_hour
 
 
 @record
 class Demand:
-    """What may be committed, what is committed already, how much usage was seen, and the cost of all usage today."""
+    """Usage that may be committed, existing commitments, the days of data, and the cost of all usage today."""
 
     uses: tuple[ReservedUse, ...]
     existing: Existing
@@ -108,11 +103,11 @@ def uses_of(
     is_narrowed: bool,
     freed: Collection[Workload] = (),
 ) -> tuple[ReservedUse, ...]:
-    """On-demand usage by type and region, hour by hour, without hours that the bill or the price book shows as committed.
+    """On-demand usage by type and region and hour, without hours under a commitment of the bill or the price book.
 
-    `is_narrowed`: nodes are counted by the share of them that the fleet's pods hold, otherwise whole; in both cases without the
-    share of `freed` workloads. The price on demand is what the nodes cost; if only a bill or nothing prices them, the list price,
-    which is among the offers.
+    `is_narrowed`: count the part of each node that the fleet's pods hold, otherwise whole nodes. The part of `freed` workloads
+    is left out. The on-demand price is the mean price of the nodes. If only a bill prices them, it is the list price, which is
+    one of the offers.
     """
     # clouds sell commitments for their own machines only
     by_type = grouped(
@@ -124,10 +119,13 @@ def uses_of(
     for (provider, region, name), nodes in sorted(by_type.items()):
         key = provider, region, name.lower()
         spans = list(_uncommitted(fleet, nodes, freed, is_narrowed=is_narrowed))
-        listed, covered = offers.get(key, {}), existing.covered.get(key)
-        price = _mean_price(nodes) or listed.get(ON_DEMAND)
+        listed = dict(offers.get(key, {}))
+        list_price = listed.pop(ON_DEMAND, None)
+        price = _mean_price(nodes) or list_price
         if price and price.per_node_hour and spans:
-            curve = counted(spans, period.start_ms, period.end_ms).less(covered.curve if covered else None)
+            curve = counted(spans, period.start_ms, period.end_ms)
+            if key in existing.covered:
+                curve = curve.less(existing.covered[key].curve)
             uses.append(ReservedUse(name, nodes[0].gpus, price, curve, listed, provider, region))
     return tuple(uses)
 
@@ -135,7 +133,7 @@ def uses_of(
 def _uncommitted(
     fleet: Fleet, nodes: Sequence[Node], freed: Collection[Workload], *, is_narrowed: bool
 ) -> Iterator[tuple[int, int, float]]:
-    """When the nodes were in use (from, to, nodes), except at prices of the price book that are under a commitment."""
+    """The spans (from, to, nodes) in which nodes are in use, except at committed prices of the price book."""
     pods_of = grouped((pod.place, pod) for pod in fleet.pods)
     for node in nodes:
         for price, start, end in node.steps:
@@ -149,7 +147,7 @@ def _uncommitted(
 
 
 def _mean_price(nodes: Iterable[Node]) -> Price | None:
-    """The mean price per hour on demand, without a bill's prices, which may hold commitments; None without any."""
+    """The mean on-demand price per hour, without prices of a bill, which may contain commitments; None without prices."""
     steps = [
         (price, end - start)
         for price, start, end in chain.from_iterable(node.steps for node in nodes)
@@ -165,10 +163,10 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
 
 @record
 class Pool:
-    """`level` nodes of `use` paid around the clock under `terms`, or as much money of a plan; the rest is paid on demand.
+    """`level` nodes of `use` paid around the clock under `terms`, or the same money of a plan; the rest is paid on demand.
 
-    A plan covers all `uses`, each at its own price under it, the largest discount first, as clouds apply them. `curves` are these
-    uses in nodes of `use`, each added to those before it. A node must be in use for the share `break_even` of the hours.
+    A plan covers all `uses`, each at its own price under the plan, the largest discount first, as clouds apply them. `curves`
+    are the running sums of these uses, in nodes of `use`. A node must be in use for the share `break_even` of the hours.
     """
 
     terms: Terms
@@ -182,21 +180,21 @@ class Pool:
 
     @property
     def obligation(self) -> Decimal:
-        """What is paid over the whole term, used or not."""
+        """The money owed over the whole term, used or not."""
         return self.hourly_cost * self.terms.term_years * HOURS_PER_YEAR
 
     @property
     def used(self) -> float:
-        """Node-hours of it that are in use."""
+        """Committed node-hours that are in use."""
         return self.curves[-1].used(self.level)
 
     @property
     def hours(self) -> float:
-        """Node-hours of it."""
+        """Committed node-hours."""
         return self.level * self.use.curve.hours
 
     def gain(self, usage: float = 1.0, price: float = 1.0) -> Decimal:
-        """What it saves over on demand if usage and prices on demand are these parts of today's."""
+        """The saving if usage and on-demand prices are these parts of today's."""
         avoided, before, mine = Decimal(0), 0.0, self.use.price(self.terms)
         for use, curve in zip(self.uses, self.curves, strict=True):
             now = curve.used(self.level / usage) * usage
@@ -207,9 +205,9 @@ class Pool:
 
 
 def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool:
-    """The commitment at the level to advise: whole instances, cents of a savings plan.
+    """The commitment at its safe level: whole instances, or whole cents of a savings plan.
 
-    Other usage fills a plan, but it makes none larger than the mean use of GPUs.
+    Other usage fills a plan, but never makes it larger than the mean use of GPUs.
     """
     uses = sorted(uses, key=lambda use: use.ratio(terms))
     with_gpus = [use for use in uses if use.gpus]
@@ -229,7 +227,7 @@ def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool
 
 
 def answer(demand: Demand, *, period: str) -> Answer:
-    """What commitments for one year without upfront payment would have saved over the period; other terms in a table below.
+    """The saving of one-year commitments without upfront payment over the period; a table lists all terms.
 
     Raises GpucostError if no price of a commitment is available.
     """
@@ -255,48 +253,44 @@ def answer(demand: Demand, *, period: str) -> Answer:
         break_even=tuple(_break_even(demand, advised)),
         time=(
             "No workload waits: committed and on-demand instances are the same machines. A commitment binds for its whole term.",
-            "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances free for you.",
+            "A savings plan or CUD is a price, not capacity: only a capacity reservation keeps instances available.",
         ),
         findings=tuple(_findings(demand)),
         tables=Rows.of(
             "commitments",
             tuple(rows[0]),
             [tuple(row.values()) for row in rows],
-            "Longer terms and upfront payments bind longer, and are no part of the saving above.",
+            "Longer terms and upfront payments are not part of the saving above.",
         ),
     )
 
 
 def _pools(demand: Demand) -> list[Pool]:
-    """All commitments on offer; those that bind least first, then recent prices, then the largest saving."""
+    """All commitments on offer: those that bind least first, then recent prices, then the largest saving."""
     offered: dict[tuple[str, Terms], list[ReservedUse]] = defaultdict(list)
     for use in demand.uses:
         for terms in use.offers:
-            if terms.term_years:
-                offered[terms.scope(use), terms].append(use)
+            offered[terms.scope(use), terms].append(use)
     if not offered:
         names = ", ".join(sorted({use.instance_type for use in demand.uses}))
         raise GpucostError(
-            f"no price of a commitment is known for {names}",
-            "gpucost collect prices asks the clouds for them; or give --commitment-discount 1=PERCENT",
+            f"prices of commitments are missing for {names}",
+            "gpucost collect prices loads them from the clouds; or give --commitment-discount 1=PERCENT",
         )
-    pools = []
+    ranked = []
     for (_, terms), uses in offered.items():
         provider = uses[0].provider
         if terms.is_wide and (other := demand.existing.others.get(provider)):
             money = {terms: PLAN_MONEY}
             uses.append(ReservedUse("other usage", 0, other.on_demand, other.curve, money, provider))
-        pools.append(_pool(terms, uses, demand.evidence))
-
-    def order(pool: Pool) -> tuple[bool, bool, Decimal, Terms]:
-        is_stale = pool.use.offers[pool.terms].is_stale
-        return not pool.terms.binds_least, is_stale, -pool.gain(), pool.terms
-
-    return sorted(pools, key=order)
+        pool = _pool(terms, uses, demand.evidence)
+        is_stale = pool.use.offers[terms].is_stale
+        ranked.append((not terms.binds_least, is_stale, -pool.gain(), terms, pool.scope, pool))
+    return [pool for *_, pool in sorted(ranked)]
 
 
 def _advised(pools: Sequence[Pool]) -> list[Pool]:
-    """The commitments of the headline: the best of each scope; a wider scope if it saves more than all that it replaces."""
+    """The commitments of the headline: the best of each scope, or a wider one that saves more than all that it replaces."""
     best: dict[str, Pool] = {}
     for pool in pools:
         if pool.terms.binds_least and pool.gain() > 0:
@@ -316,7 +310,6 @@ def _record(pool: Pool) -> dict[str, Value]:
         "commitment": str(terms),
         "instances": None if terms.kind == "savings_plan" else round(pool.level),
         "committed_per_hour": pool.hourly_cost,
-        "cost": total(use.cost for use in pool.uses if use.gpus) - gain,
         "saving": gain,
         "obligation": pool.obligation,
         "utilization_percent": round(pool.used / pool.hours * 100, 6) if pool.level else None,
@@ -333,7 +326,7 @@ def _ranges(advised: Sequence[Pool], currency: str) -> Iterator[Range]:
     if advised:
         meaning = "usage is 20 % lower to 20 % higher"
         yield Range("saving", saving(0.8, 1), saving(1.2, 1), currency, meaning)
-        meaning = "prices on demand fall by 20 % to 10 %"
+        meaning = "on-demand prices fall by 20 % to 10 %"
         yield Range("saving", saving(1, 0.8), saving(1, 0.9), currency, meaning)
 
 
@@ -342,13 +335,12 @@ def _assumptions(demand: Demand) -> Iterator[Assumption]:
     yield Assumption("least use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
     yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
     unit = "money per node-hour"
-    for use in demand.uses:
+    for use in (use for use in demand.uses if use.offers):
         yield priced(f"{use.instance_type}: on demand", use.on_demand, unit)
         for terms, price in use.offers.items():
-            if terms.term_years:
-                yield priced(f"{use.instance_type}: {terms}", price, unit)
+            yield priced(f"{use.instance_type}: {terms}", price, unit)
     for provider, other in demand.existing.others.items():
-        yield priced(f"other usage of {provider}", other.on_demand, "money on demand per money of a plan")
+        yield priced(f"other usage of {provider}", other.on_demand, "on-demand money per money of a plan")
 
 
 def _break_even(demand: Demand, advised: Sequence[Pool]) -> Iterator[str]:
@@ -356,7 +348,7 @@ def _break_even(demand: Demand, advised: Sequence[Pool]) -> Iterator[str]:
         yield demand.evidence.shortage
     elif not advised:
         yield (
-            "No commitment for one year without upfront payment has a price and is safe: an instance must be in use for 80 % of"
+            "No one-year commitment without upfront payment has a price and is safe: an instance must be in use for 80 % of"
             " the hours, for 5 points more than its price ratio, and as much in the last week"
         )
     for pool in advised:
@@ -370,15 +362,13 @@ def _findings(demand: Demand) -> Iterator[str]:
     existing = demand.existing
     if existing.is_bill_loaded:
         month = f" of {existing.month}, assumed to continue as on its last day" if existing.month else ""
-        yield f"Existing commitments: {len(existing.commitments)} in the bill{month}; no hour that they cover is committed"
+        yield f"Existing commitments: {len(existing.commitments)} in the bill{month}; the hours that they cover are left out"
     else:
-        yield "Existing commitments: unknown, since no bill of the period is loaded; they are not counted"
+        yield "Existing commitments: unknown and not counted, because no bill of the period is loaded"
     for commitment in existing.commitments:
-        name, unused = commitment.commitment_discount_id, commitment.unused_cost
-        if unused:
-            yield f"{name} was not used for {unused:,.2f} {commitment.currency} of its cost: use it before you buy more"
-        elif not commitment.covered_instance_hours:
-            yield f"{name}: the bill does not name the instances that it covers, so it is not counted"
+        if unused := commitment.unused_cost:
+            cost = f"{unused:,.2f} {commitment.currency} of its cost was unused"
+            yield f"{commitment.commitment_discount_id}: {cost}; use it before you buy more"
     for use in demand.uses:
-        if not any(terms.term_years for terms in use.offers):
-            yield f"{use.instance_type}: no price of a commitment is known; it stays on demand"
+        if not use.offers:
+            yield f"{use.instance_type}: stays on demand, because prices of commitments are missing"

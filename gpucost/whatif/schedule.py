@@ -1,4 +1,4 @@
-"""GPUs that are up only when they are needed: idle ones released, empty nodes removed, nights and weekends off."""
+"""GPUs that are up only when work needs them: idle GPUs released, empty nodes removed, nights and weekends off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain
 from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,7 +15,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Rows, Value, stated, today_of
+from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import (
@@ -32,16 +31,16 @@ from gpucost.whatif.fleet import Fleet, Idle, Node, Pod, Usage, Workload, is_bat
 from gpucost.whatif.packing import Saved
 
 MS_PER_MINUTE = 60_000
-# Until a released pod is back on a node that is up: its image and weights.
+# A released pod that comes back to a node that is up loads its image and weights.
 RESTART_MINUTES = START_MINUTES - PROVISION_MINUTES
 _RESTART_MS = round(RESTART_MINUTES * MS_PER_MINUTE)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-# Epoch hours in which workloads counted no request. Other hours had some, or were not counted.
+# Epoch hours in which workloads counted no requests. Other hours had requests, or were not counted.
 Quiet = Mapping[Workload, Collection[int]]
 
 
 def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tuple[Span, ...]:
-    """The stretches of the period within local office hours (`08:00-18:00`) on weekdays (`mon-fri`), in milliseconds.
+    """The spans of the period in local office hours (`08:00-18:00`) on weekdays (`mon-fri`), in milliseconds.
 
     Hours that close before they open run into the next day. Raises UsageError.
     """
@@ -49,11 +48,12 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     try:
         begin, end = _DAYS.index(first), _DAYS.index(last or first)
     except ValueError:
-        raise UsageError(f"--weekdays {weekdays!r} is invalid", "write a range of days: mon-fri") from None
+        raise UsageError(f"invalid --weekdays {weekdays!r}", "write a range of days: mon-fri") from None
     try:
-        opens, closes = (_clock(text) for text in hours.split("-"))
+        clocks = (text.strip().replace("24:00", "00:00") for text in hours.split("-"))
+        opens, closes = map(time.fromisoformat, clocks)
     except ValueError:
-        raise UsageError(f"--office-hours {hours!r} is invalid", "write 08:00-18:00, up to 24:00") from None
+        raise UsageError(f"invalid --office-hours {hours!r}", "write 08:00-18:00, up to 24:00") from None
 
     def at(day: date, clock: time) -> int:
         return to_ms(datetime.combine(day, clock, tz))
@@ -65,22 +65,18 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     return tuple(intersect(spans, [(period.start_ms, period.end_ms)]))
 
 
-def _clock(text: str) -> time:
-    return time.fromisoformat(text.strip().replace("24:00", "00:00"))
-
-
 @record
 class Rules(OptionGroup):
-    """When GPUs are released and nodes removed; None: that rule does not hold.
+    """When GPUs are released and nodes removed. None switches a rule off.
 
-    `idle_minutes` releases pods, with `only_notebooks` notebooks alone. `office` are the open stretches of the period, which
-    hold for all but batch work: that ends by itself.
+    `idle_minutes` releases pods, with `only_notebooks` only notebooks. `office` has the open spans of the period; they apply to
+    all work but batch work, which ends by itself.
     """
 
     idle_minutes: Annotated[
         float | None,
         Option(
-            "Release a pod's GPUs once all were idle for so long. Without any rule: 60, of notebooks alone.",
+            "Idle time of all GPUs of a pod until they are released. Default without any rule: 60, notebooks only.",
             above=True,
             says="a GPU is released when idle for",
             unit="minutes",
@@ -91,7 +87,7 @@ class Rules(OptionGroup):
     empty_minutes: Annotated[
         float,
         Option(
-            "Remove a node once it was empty for so long. Default: 10.",
+            "Time that a node is empty until it is removed. Default: 10.",
             says="a node is removed when empty for",
             unit="minutes",
         ),
@@ -108,11 +104,11 @@ class Rules(OptionGroup):
 
     @property
     def patience_ms(self) -> int:
-        """How long a pod may be idle; 0 without such a rule."""
+        """The longest idle time of a pod; 0 without such a rule."""
         return round((self.idle_minutes or 0) * MS_PER_MINUTE)
 
     def kept(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
-        """The stretches that the rules leave the pod; its whole life if none of them touches it."""
+        """The spans in which the pod keeps its GPUs."""
         spans: list[Span] = [(pod.from_ms, pod.to_ms)]
         if self.office is not None and not is_batch(pod):
             spans = intersect(spans, self.office)
@@ -125,19 +121,15 @@ class Rules(OptionGroup):
 
 @record
 class Piece:
-    """A stretch in which a pod holds its GPUs."""
+    """A span in which a pod holds its GPUs."""
 
     pod: Pod
     from_ms: int
     to_ms: int
 
     @property
-    def gpu_ms(self) -> float:
-        return (self.to_ms - self.from_ms) * self.pod.gpus
-
-    @property
     def returns(self) -> bool:
-        """Whether the pod had its GPUs released before."""
+        """Whether the GPUs of the pod were released before."""
         return self.from_ms > self.pod.from_ms
 
 
@@ -149,48 +141,51 @@ _ROUNDING = 1e-6
 
 
 class Wait(NamedTuple):
-    """A pod and the time that it waited for its GPUs."""
+    """The time that a pod waited for its GPUs."""
 
     pod: Pod
     hours: float
 
 
 class Replay(NamedTuple):
-    """The fleet as the schedule leaves it, and the waits that it causes."""
+    """The nodes and pods under the schedule, and the waits that the schedule causes."""
 
-    fleet: Fleet
+    nodes: list[Node]
+    pods: list[Pod]
     waits: list[Wait]
+
+    @property
+    def fleet(self) -> Fleet:
+        return Fleet(tuple(self.nodes), tuple(self.pods))
 
 
 def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
-    """The fleet if its pods hold GPUs only in the pieces kept.
+    """The fleet if its pods hold GPUs only in these pieces.
 
-    A node is removed after `empty_minutes` without a pod, and provisioned again, which is paid too, when the next piece begins.
-    Batch work that waited ends so much later; everything else ends when it did. Pods return to the node they had.
+    A node is removed after `empty_minutes` without a pod, and provisioned again when the next piece begins; provisioning is
+    paid. Batch work that waited ends later by the wait; other work ends when it did. Pods return to their node.
     """
     by_node = grouped((piece.pod.place, piece) for piece in kept)
-    parts = [_lives(node, by_node[node.key], rules) for node in fleet.nodes]
-    nodes = chain.from_iterable(part.fleet.nodes for part in parts)
-    pods = chain.from_iterable(part.fleet.pods for part in parts)
-    waits = chain.from_iterable(part.waits for part in parts)
-    return Replay(Fleet(tuple(nodes), tuple(pods)), list(waits))
+    then = Replay([], [], [])
+    for node in fleet.nodes:
+        _live(node, by_node[node.key], rules, then)
+    return then
 
 
-def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> Replay:
-    """One node's lives, as nodes of their own: each piece begins as soon as the node, its GPUs and the pod itself are there."""
+def _live(node: Node, kept: Iterable[Piece], rules: Rules, then: Replay) -> None:
+    """Add each life of a node as a node of its own. A piece begins when the node, its GPUs and the pod are ready."""
     removable = not _why_it_stays(node)
     provision_ms = round(rules.provision_minutes * MS_PER_MINUTE)
     empty_ms = round(rules.empty_minutes * MS_PER_MINUTE)
 
     def removed(empty_from_ms: int) -> int:
-        """When the node goes that is empty from then on: never later than it really did, unless work moved past that."""
+        """The end of a node that is empty from this moment: at most its real end, unless work moved past that."""
         return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms) if removable else node.to_ms)
 
     lives, ready_ms = [replace(node, to_ms=removed(node.from_ms))], node.from_ms
     running: list[tuple[int, float]] = []  # (end, GPUs)
     ends: dict[str, int] = {}
-    pods: list[Pod] = []
-    waits: list[Wait] = []
+    was_late = False
     for piece in sorted(kept, key=lambda p: (p.from_ms, p.to_ms, p.pod.uid)):
         pod = piece.pod
         running = [held for held in running if held[0] > piece.from_ms]
@@ -199,24 +194,25 @@ def _lives(node: Node, kept: Iterable[Piece], rules: Rules) -> Replay:
             lives.append(replace(node, name=f"{node.name}@{len(lives) + 1}", from_ms=begin, to_ms=begin))
             ready_ms = begin + provision_ms
         begin = max(begin, ready_ms)
-        # until something was put off nothing meets that did not: what held more than the node has goes on doing so
-        if waits:
+        # before the first wait pods hold the same GPUs as today, even if the node has fewer
+        if was_late:
             begin = _free_at(begin, node.gpus - pod.gpus, running)
         delay = begin - piece.from_ms + (_RESTART_MS if piece.returns else 0)
         end = piece.to_ms + delay if is_batch(pod) else max(piece.to_ms, begin)
         if delay > 0:
-            waits.append(Wait(pod, delay / MS_PER_HOUR))
+            was_late = True
+            then.waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
             uid = f"{pod.uid}@{piece.from_ms}" if piece.returns else pod.uid
-            pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
+            then.pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
         lives[-1] = replace(lives[-1], to_ms=max(lives[-1].to_ms, removed(max(end, begin))))
-    return Replay(Fleet(tuple(life for life in lives if life.length_ms > 0), tuple(pods)), waits)
+    then.nodes.extend(life for life in lives if life.length_ms > 0)
 
 
 def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> int:
-    """The first moment from `begin` on when the running pods (end, GPUs) hold no more than `gpus`."""
+    """The first moment from `begin` at which the running pods (end, GPUs) hold at most `gpus`."""
     ends = sorted(held for held in running if held[0] > begin)
     taken = sum(held for _, held in ends)
     for end, freed in ends:
@@ -227,7 +223,7 @@ def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> i
 
 
 def pieces(pods: Iterable[Pod], rules: Rules, idle: Idle, quiet: Quiet) -> list[Piece]:
-    """The stretches in which pods hold GPUs under the rules; a service keeps a replica in hours with requests."""
+    """The spans in which pods hold GPUs under the rules. A service keeps a replica in hours with requests."""
     replicas, kept = _replicas(pods), []
     for pod in pods:
         spans = rules.kept(pod, idle.get(pod.key, ()))
@@ -239,39 +235,37 @@ def pieces(pods: Iterable[Pod], rules: Rules, idle: Idle, quiet: Quiet) -> list[
 
 
 def _replicas(pods: Iterable[Pod]) -> set[Pod]:
-    """Pods of services that stay, so that one replica answers at any time: as few as cover the service's life."""
+    """The fewest pods of each service that together cover its life."""
     kept: set[Pod] = set()
     services = grouped((pod.owner, pod) for pod in pods if pod.workload_type == "inference")
     for several in services.values():
-        until, last = -1, None
+        cover: list[Pod] = []
         for pod in sorted(several, key=lambda pod: (pod.from_ms, -pod.to_ms)):
-            if pod.from_ms > until and last is not None:
-                kept.add(last)
-                until, last = last.to_ms, None
-            if pod.to_ms > until and (last is None or pod.to_ms > last.to_ms):
-                last = pod
-        if last is not None:
-            kept.add(last)
+            if cover and pod.to_ms <= cover[-1].to_ms:
+                continue
+            # the pod before it and this pod cover the time of the last pod
+            if len(cover) > 1 and pod.from_ms <= cover[-2].to_ms:
+                cover.pop()
+            cover.append(pod)
+        kept.update(cover)
     return kept
 
 
 def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
-    """The schedule's saving in the period, and the waits.
+    """The saving of the schedule in the period, and its waits.
 
-    It is held against the same fleet with every pod whole and empty nodes removed: other pods on the nodes of selected ones are
-    whole in both, so the difference is due to the selected ones alone.
+    The scenario is compared with the same fleet of whole pods, without empty nodes. Other pods on the nodes are whole in both,
+    so the difference is due to the selected pods.
     """
     fleet, others = usage.fleet, _whole(usage.others)
     kept = pieces(fleet.pods, rules, idle, quiet)
     then, before = (replay(fleet, [*own, *others], rules) for own in (kept, _whole(fleet.pods)))
     now, whole, after = map(fleet_costs, (fleet, before.fleet, then.fleet))
     today, between = today_of(usage, now, is_held=usage.is_narrowed), usage.commitments.between
-    less, gone = whole.cost - after.cost, between(before.fleet, then.fleet)
-    if usage.is_narrowed:
-        # the rest of a node that goes was unallocated: it is not the cost of the selected pods
-        start, saved = whole, Saved.of(less, gone)
-    else:
-        start, saved = now, Saved(between(fleet, then.fleet), max(less - gone, Decimal(0)))
+    start, saved = whole, Saved.of(whole.cost - after.cost, between(before.fleet, then.fleet))
+    if not usage.is_narrowed:
+        # nodes that are empty today are part of the usage
+        start, saved = now, replace(saved, cash=between(fleet, then.fleet))
     by_workload = _released(fleet.pods, kept)
     released = max(0.0, sum(by_workload.values()))
     freed = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
@@ -282,9 +276,7 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
     times, outside = [text], None
     if rules.office is not None:
         outside = _busy_outside(fleet.pods, rules.office, idle)
-        times.append(
-            f"{outside:,.1f} GPU-hours outside of office hours were busy or not measured: they would move."
-        )
+        times.append(f"{outside:,.1f} GPU-hours outside of office hours were busy or not measured.")
     return Answer(
         kind="schedule",
         title=f"A schedule for {usage.scope_name}",
@@ -305,7 +297,7 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
         }
         | wait_figures,
         assumptions=_assumptions(usage, rules),
-        break_even=(_break_even(saved.cash, sum(hours), usage.currency),),
+        break_even=_break_even(saved.cash, sum(hours), usage.currency),
         time=tuple(times),
         findings=tuple(_findings(usage, rules, kept, idle, freed, saved.freed)),
         tables=_tables(by_workload, waits),
@@ -318,12 +310,12 @@ def _released(pods: Iterable[Pod], kept: Iterable[Piece]) -> dict[str, float]:
     for pod in pods:
         released[pod.workload] += pod.gpu_ms / MS_PER_HOUR
     for piece in kept:
-        released[piece.pod.workload] -= piece.gpu_ms / MS_PER_HOUR
+        released[piece.pod.workload] -= (piece.to_ms - piece.from_ms) * piece.pod.gpus / MS_PER_HOUR
     return released
 
 
 def _busy_outside(pods: Iterable[Pod], office: Sequence[Span], idle: Idle) -> float:
-    """GPU-hours outside of office hours that were busy or not measured, but for batch work."""
+    """GPU-hours outside of office hours, without batch work, that were busy or not measured."""
     gpu_ms = 0.0
     for pod in pods:
         if not is_batch(pod):
@@ -333,7 +325,7 @@ def _busy_outside(pods: Iterable[Pod], office: Sequence[Span], idle: Idle) -> fl
 
 
 def _waited(count: int, hours: float, longest: float) -> tuple[dict[str, Value], str]:
-    """Figures of waits, and a sentence; `hours` in all, `longest` in hours."""
+    """Figures of waits, and a sentence; the sum and the longest in hours."""
     minutes = longest * 60
     figures: dict[str, Value] = {
         "waits": count,
@@ -345,15 +337,17 @@ def _waited(count: int, hours: float, longest: float) -> tuple[dict[str, Value],
     return figures, f"{count:,} waits of {hours:,.1f} hours in all, the longest {minutes:,.1f} minutes."
 
 
-def _break_even(cash: Decimal, wait_hours: float, currency: str) -> str:
-    """What would break the saving."""
+def _break_even(cash: Decimal, wait_hours: float, currency: str) -> Texts:
+    """Conditions that end the saving."""
     if cash <= 0:
         return (
-            "No money leaves the bill: no node is empty for long enough, or the nodes are paid in any case."
+            "No money leaves the bill: no node is empty for long enough, or the nodes are paid in any case.",
         )
     if not wait_hours:
-        return "No work would have waited: only a change of usage breaks it."
-    return f"It pays as long as an hour of waiting costs less than {cash / to_decimal(wait_hours):,.2f} {currency}."
+        return ()
+    return (
+        f"It pays while an hour of waiting costs less than {cash / to_decimal(wait_hours):,.2f} {currency}.",
+    )
 
 
 def _findings(
@@ -363,29 +357,29 @@ def _findings(
     if freed_cost:
         yield (
             f"{freed:,.1f} GPU-hours ({freed_cost:,.2f} {usage.currency}) would be free on nodes that stay: "
-            "capacity for other work, no money that leaves the bill."
+            "capacity for other work, not cash."
         )
     if any(pod.workload_type == "inference" for pod in pods):
         yield (
-            "Each service keeps one replica in every hour with requests, and at any time if its requests are not counted "
+            "Each service keeps one replica in every hour with requests, and in all hours if its requests are not counted "
             "(gpucost collect progress)."
         )
     if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
-        yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to go on from."
+        yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to continue."
     if rules.patience_ms and not any(pod.key in idle for pod in pods):
-        yield "No pod was measured idle for so long; GPUs that no exporter labels with their pod are never released."
+        yield "No pod was idle for so long. GPUs without a pod label of an exporter are never released."
     reasons = Counter(filter(None, map(_why_it_stays, usage.fleet.nodes)))
     for why, count in sorted(reasons.items()):
         yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}."
 
 
 def _why_it_stays(node: Node) -> str:
-    """Why an empty node would not be removed."""
+    """The reason that an empty node is not removed."""
     if not node.has_users:
-        return "plain hosts, and no metric reports who uses their GPUs. Set [[hosts]] user_label"
+        return "plain hosts, and no metric reports the users of their GPUs. Set [[hosts]] user_label"
     if (why := why_not(node)) or node.capacity_type != "reserved":
         return why
-    return "in a capacity reservation, paid whether they are up or not; cancelling it would save its cost"
+    return "in a capacity reservation, paid in any case; cancelling it would save its cost"
 
 
 def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
@@ -397,7 +391,7 @@ def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
         hours = sum(end - begin for begin, end in rules.office) / MS_PER_HOUR
         rows.append(Assumption("office hours in the period", round(hours, 2), "hours", "option"))
     if rules.only_notebooks:
-        rows.append(Assumption("released", "notebooks alone", "of type development", "default"))
+        rows.append(Assumption("released", "only notebooks", "of type development", "default"))
     return *rows, Assumption("usage, idleness and prices", usage.period_name, "", "store")
 
 
@@ -407,12 +401,12 @@ def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Row
     lines = [line for line in lines if line[1] > 0 or line[2]]
     lines.sort(key=lambda line: (-line[1], -line[2], line[0]))
     columns = ("workload", "released_gpu_hours", "waits")
-    return Rows.top("Whom it touches", columns, lines, "{} more workloads are touched.")
+    return Rows.top("Whom it touches", columns, lines, "{} more workloads are affected.")
 
 
 @record
 class DescribedNodes(OptionGroup):
-    """Nodes that options describe, equal and always on, and when they are needed."""
+    """Equal nodes that are always on, and the hours that they are needed."""
 
     on_demand_price: flags.OnDemandPrice | None = None
     nodes: flags.Nodes = 1
@@ -421,22 +415,24 @@ class DescribedNodes(OptionGroup):
     days: flags.Days = DAYS
 
 
-def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
-    """Nodes always on against the hours in which they are needed; each day begins with provisioning, which is paid.
+def hours_up(needed: float, provision_minutes: float = PROVISION_MINUTES) -> float:
+    """Hours of a day that a node is up if it is needed for so many: it is provisioned first, which is paid."""
+    return min(needed + provision_minutes / 60, 24.0)
 
-    Raises UsageError if an option is missing.
-    """
+
+def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
+    """Nodes that are always on, compared with the hours that they are needed. Raises UsageError if an option is missing."""
     price, per_day, days = nodes.on_demand_price, nodes.active_hours_per_day, nodes.days
     if price is None:
         raise UsageError("the price of a node is missing", "give --on-demand-price 32.77, per hour")
     if per_day is None:
         raise UsageError("the hours that nodes are needed are missing", "give --active-hours-per-day 10")
-    # more days than a month has are all of them today
     always = 24 * days if days > DAYS else HOURS_PER_MONTH
-    wait = rules.provision_minutes / 60 if per_day < 24 else 0.0
-    up = min((per_day + wait) * days, always)
+    each = hours_up(per_day, rules.provision_minutes)
+    wait = each - per_day
     today, scenario = (
-        position(currency, [CostBlock(nodes.nodes * hours, price, nodes.gpus)]) for hours in (always, up)
+        position(currency, [CostBlock(nodes.nodes * hours, price, nodes.gpus)])
+        for hours in (always, each * days)
     )
     starts = days * nodes.nodes if wait else 0
     figures, text = _waited(starts, starts * wait, wait)
@@ -453,6 +449,6 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
             *stated(nodes),
             *stated(rules, "provision_minutes"),
         ),
-        break_even=(f"It saves as long as a node is needed less than all of the {always:,.1f} hours.",),
+        break_even=(f"It saves money while a node is needed for less than all of the {always:,.1f} hours.",),
         time=(text,),
     )

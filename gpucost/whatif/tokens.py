@@ -1,4 +1,4 @@
-"""A model's tokens: bought from an API, or served by replicas on own GPUs."""
+"""The tokens of a model: bought from an API, or served by replicas on own GPUs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from gpucost.whatif.flags import DAYS, kept, to_decimal
 from gpucost.whatif.reserve import ReservedUse
 
 _MILLION, _SECONDS = 1_000_000, 3600
-_SLACK = 1e-9  # rounding of a sum of tokens needs no further replica
+_SLACK = 1e-9  # the rounding of a sum of tokens adds no replica
 
 
 @record
 class Tokens:
-    """Tokens of some hours; the busiest hour has `peak_factor` times the mean."""
+    """Tokens of some hours."""
 
     prompts: float
     generations: float
     hours: int = 1
-    peak_factor: float | None = None
 
     @property
     def total(self) -> float:
@@ -38,15 +37,8 @@ class Tokens:
 
     @property
     def work(self) -> float:
-        """Work in generated tokens, of which a prompt token, cached or not, is a part."""
+        """Work in generated tokens; a prompt token, cached or not, is a part of one."""
         return DEFAULT_PROMPT_WEIGHT * self.prompts + self.generations
-
-    @property
-    def peak(self) -> float:
-        """Work of the busiest hour. Raises UsageError without a peak factor."""
-        if not self.peak_factor:
-            raise UsageError("--peak-factor is missing", "3, or 1 if all hours are alike")
-        return self.work / self.hours * self.peak_factor
 
 
 @record
@@ -57,9 +49,6 @@ class DescribedTokens(OptionGroup):
         None
     )
     generation_tokens_per_day: Annotated[float | None, flags.amount("Generated tokens a day.")] = None
-    peak_factor: Annotated[
-        float | None, Option("Tokens of a day's busiest hour ÷ its mean hour: 1 is even.", least=1, most=24)
-    ] = None
 
     def tokens(self) -> Tokens:
         """Raises UsageError if a count is missing."""
@@ -67,7 +56,7 @@ class DescribedTokens(OptionGroup):
         if prompts is None or generations is None or not prompts + generations:
             missing = "--prompt-tokens-per-day and --generation-tokens-per-day are not both given, or are 0"
             raise UsageError(missing, "give both, as in --prompt-tokens-per-day 400M; one may be 0")
-        return Tokens(prompts * DAYS, generations * DAYS, 24 * DAYS, self.peak_factor)
+        return Tokens(prompts * DAYS, generations * DAYS, 24 * DAYS)
 
 
 @record
@@ -79,19 +68,28 @@ class OwnNodes(PricedNodes):
 
 @record
 class Replicas(OptionGroup):
-    """How own GPUs serve a model."""
+    """The replicas that serve a model on own GPUs."""
 
     gpus_per_replica: Annotated[
         int | None, Option("GPUs of a replica.", least=1, most=100_000, says="GPUs of a replica", unit="GPUs")
     ] = None
     replica_tokens_per_second: Annotated[
-        float | None, Option("Prompt and generated tokens that a full replica does at this mix.", above=True)
+        float | None, Option("Prompt and generated tokens of a full replica at this mix.", above=True)
     ] = None
-    throughput_of: Annotated[str | None, Option("Measure that on this workload.", "KIND/NAME")] = None
+    peak_factor: Annotated[
+        float | None,
+        Option(
+            "Tokens of a day's busiest hour ÷ its mean hour: 1 is even.",
+            least=1,
+            most=24,
+            says="busiest hour",
+            unit="of the mean hour",
+        ),
+    ] = None
     target_utilization: Annotated[
         float,
         Option(
-            "Share of its throughput to which a replica is filled, for latency. Default: 0.6.",
+            "Used share of a replica's throughput, for latency. Default: 0.6.",
             above=True,
             most=1,
             says="replicas are filled to",
@@ -101,13 +99,7 @@ class Replicas(OptionGroup):
     ] = 0.6
     spare_replicas: Annotated[
         int,
-        Option(
-            "Replicas beyond those needed, for one that fails.",
-            most=1000,
-            is_shown=True,
-            says="spare",
-            unit="replicas",
-        ),
+        Option("Extra replicas, in case one fails.", most=1000, is_shown=True, says="spare", unit="replicas"),
     ] = 1
 
 
@@ -124,7 +116,7 @@ class Purchase:
     def answer(
         self, avoidable: Decimal, figures: dict[str, Value], findings: Sequence[str], **more: Any
     ) -> Answer:
-        """The answer of either direction; `avoidable` is the cost of own GPUs that is paid for these tokens alone."""
+        """The answer of either direction; `avoidable` is the cash cost of own GPUs for these tokens."""
         tokens = self.tokens
         api, even = (
             kept(cost * _MILLION / to_decimal(tokens.total)) for cost in (self.position.cost, avoidable)
@@ -146,14 +138,21 @@ class Purchase:
         )
 
 
-def serve(purchase: Purchase, node: ReservedUse, plan: Replicas, per_second: float, source: str) -> Answer:
-    """Bought tokens, served by own replicas: nodes on demand, always on, for the busiest hour and spare replicas.
+def serve(purchase: Purchase, node: ReservedUse, plan: Replicas) -> Answer:
+    """Bought tokens, served by own replicas on always-on on-demand nodes, for the busiest hour and spare replicas.
 
-    A full replica makes `per_second` generated tokens by weight. Nodes are whole: a replica that is larger than a node takes
-    whole nodes.
+    Nodes are whole: a replica that is larger than a node takes several whole nodes. Raises UsageError if an option is missing.
     """
-    tokens, size = purchase.tokens, plan.gpus_per_replica or 1
-    replicas = max(1, math.ceil(tokens.peak / (per_second * _SECONDS * plan.target_utilization) - _SLACK))
+    tokens, size, given = purchase.tokens, plan.gpus_per_replica, plan.replica_tokens_per_second
+    if not size or not given or not plan.peak_factor:
+        raise UsageError(
+            "a number of the replicas is missing",
+            "--gpus-per-replica, --replica-tokens-per-second (of a load test), --peak-factor (1 if all hours are equal)",
+        )
+    # in generated tokens
+    per_second = given * tokens.work / tokens.total
+    peak = tokens.work / tokens.hours * plan.peak_factor
+    replicas = max(1, math.ceil(peak / (per_second * _SECONDS * plan.target_utilization) - _SLACK))
     nodes_per_replica = math.ceil(size / node.gpus) if size > node.gpus else 1 / (node.gpus // size)
     count = replicas + plan.spare_replicas
     nodes = math.ceil(count * nodes_per_replica - _SLACK)
@@ -166,7 +165,7 @@ def serve(purchase: Purchase, node: ReservedUse, plan: Replicas, per_second: flo
             "nodes": nodes,
             "work_tokens_per_second_per_replica": round(per_second, 6),
         },
-        ["The answer depends on the throughput and the latency at it: hold them against a load test"],
+        ["The answer depends on the throughput and its latency: compare them with a load test"],
         title=f"Own GPUs instead of an API for {purchase.name}: {count:,} replicas on {nodes:,} × {node.instance_type}",
         today=purchase.position,
         scenario=position(purchase.position.currency, [block]),
@@ -174,17 +173,16 @@ def serve(purchase: Purchase, node: ReservedUse, plan: Replicas, per_second: flo
             *purchase.assumptions,
             priced(node.instance_type, node.on_demand, "money per node-hour"),
             Assumption("GPUs of a node", node.gpus, "GPUs, all paid", node.on_demand.source),
-            Assumption("a full replica", round(per_second, 3), "generated tokens per second", source),
-            Assumption("busiest hour", tokens.peak_factor, "of the mean hour", "option"),
+            Assumption("a full replica", round(per_second, 3), "generated tokens per second", "option"),
             *stated(plan),
         ),
     )
 
 
 def buy(purchase: Purchase, today: Position, paid_anyway: Decimal) -> Answer:
-    """Tokens that own GPUs serve today, bought; `paid_anyway` is the cost that stays on the bill."""
+    """Tokens of own GPUs, bought from an API; `paid_anyway` is the cost that stays on the bill."""
     findings = [
-        "The answer depends on whole nodes going, and on the API's model: its answers are not compared"
+        "The answer depends on the removal of whole nodes and on the API's model; the answers of models are not compared"
     ]
     if paid_anyway:
         findings.append(f"{paid_anyway:,.2f} stays on the bill: commitments, capacity blocks or own machines")

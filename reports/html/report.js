@@ -37,7 +37,7 @@ function keyOf(cell, isNumber) {
   return cell.dataset.v === undefined ? null : Number(cell.dataset.v);
 }
 
-// What is not known comes last, whichever way the rest is sorted.
+// Unknown values come last in either order.
 function compare(a, b, sign) {
   if (a === null || b === null) return (a === null) - (b === null);
   return sign * (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
@@ -47,15 +47,14 @@ function rowsOf(table) {
   return Array.from(table.querySelectorAll("tbody:not(.sum) > tr"));
 }
 
-// Long tables show their first rows, and all of them when asked to. What a search does not find is hidden; sums are of all rows, and
-// hidden with them.
+// Long tables show their first rows, and all of them on request. A search hides other rows, and sums too, which are for all rows.
 function fold(table, wanted = table.wanted ?? (() => true)) {
   if (!table.classList.contains("folding")) return;
   table.wanted = wanted;
   const rows = rowsOf(table);
   for (const row of rows) row.hidden = !wanted(row);
   const found = rows.filter((row) => !row.hidden);
-  // on paper all that was found is there
+  // print all rows found
   found.forEach((row, at) => row.classList.toggle("folded", !table.isOpen && at >= SHOWN));
   for (const body of table.querySelectorAll("tbody.sum")) body.hidden = found.length < rows.length;
   const place = table.parentElement;
@@ -76,7 +75,7 @@ function fold(table, wanted = table.wanted ?? (() => true)) {
   button.textContent = table.isOpen ? `Show the first ${SHOWN}` : `Show all ${found.length.toLocaleString("en")}`;
 }
 
-// Names of teams, namespaces, workloads and GPU models lead to the workloads that have them; the address keeps what is searched for.
+// Names of teams, namespaces, workloads and GPU models link to their workloads; the address keeps the search.
 function columnsOf(table) {
   return Array.from(table.tHead.rows[0].cells, (head, column) => [head.dataset.of, column]).filter(([of]) => of);
 }
@@ -100,7 +99,7 @@ function linked(table) {
 }
 
 function searched() {
-  // a link to a section changes nothing about what is searched for
+  // a link to a section keeps the search
   if (location.hash && !location.hash.includes("=")) return find();
   const asked = new URLSearchParams(location.hash.slice(1));
   const isSearch = fields.some((field) => asked.get(field.dataset.of || "text"));
@@ -118,7 +117,7 @@ function find() {
     if (!value) return true;
     const of = field.dataset.of;
     if (!of) return Array.from(places.keys()).some((one) => holds(row, one, value));
-    // a choice, and what stands in quotes, is meant exactly
+    // a choice, and text in quotes, must match exactly
     const exact = field.tagName === "SELECT" ? value : value.match(/^"(.*)"$/)?.[1];
     return exact === undefined ? holds(row, of, value) : text(row, of) === exact;
   };
@@ -129,7 +128,7 @@ function find() {
   search.querySelector("output").textContent = [`${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`, ...sums].join(", ");
 }
 
-// The sum of a column's exact values, written as the page writes them.
+// The sum of a column's exact values, formatted like the page.
 function sumOf(rows, title) {
   const column = Array.from(every.tHead.rows[0].cells).findIndex((head) => head.textContent.trim() === title);
   if (column < 0 || !rows.length) return "";

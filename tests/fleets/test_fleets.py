@@ -76,12 +76,9 @@ def test_every_column_of_a_day_is_the_sum_of_its_hours(daily: str, fleets: Fleet
 def test_gpus_never_used_count_collected_hours_only(fleets: Fleets) -> None:
     """Ten of 24 hours were not collected, and two of four allocated GPUs are never used."""
     figures = fleets("unseen")
-    findings = [
-        candidate.finding for candidate in savings._Scenarios(figures.config, figures.store, DAY).candidates
-    ]
+    findings = savings._Scenarios(figures.config, figures.store, DAY).candidates
     (one,) = [finding for finding in findings if finding.kind == "over_requested"]
     assert one.waste_gpu_hours == 28
-    assert one.saving == pytest.approx(one.cost / 2)
     assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
 
 

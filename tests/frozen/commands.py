@@ -89,7 +89,7 @@ whatif-spot-options       | whatif spot --on-demand-price 32 --spot-price 12 --i
 whatif-schedule           | whatif schedule --month 2026-03 --idle-minutes 30
 whatif-schedule-options   | whatif schedule --nodes 8 --on-demand-price 32.77 --active-hours-per-day 10 --days 30
 whatif-share              | whatif share --month 2026-03 --method mps --ways 8
-whatif-share-options      | whatif share --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4 --on-demand-price 3
+whatif-share-options      | whatif share --month 2026-03 --method mig
 whatif-rightsize          | whatif rightsize --month 2026-03
 whatif-reserve            | whatif reserve --month 2026-03 --commitment-discount 1=35
 whatif-reserve-options    | whatif reserve --nodes 3 --hours 700 --on-demand-price 32 \
@@ -98,12 +98,10 @@ whatif-buy                | whatif buy onprem.toml --month 2026-03
 whatif-buy-options        | whatif buy onprem.toml --nodes 4 --on-demand-price 55.04
 whatif-move               | whatif move --month 2026-03 --namespace train --egress-gb 500 --egress-price-per-gb 0.09 \
 --wait-minutes 15
-whatif-move-options       | whatif move --instance-type a2-highgpu-8g --region us-central1 --nodes 4 --hours 100 \
---egress-gb 2000 --egress-price-per-gb 0.02 --wait-minutes 15
 whatif-move-data-options  | whatif move --gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09
 whatif-tokens             | whatif tokens --month 2026-03 --input-price-per-million 0.2 --output-price-per-million 0.8
-whatif-tokens-own         | whatif tokens --month 2026-03 --prompt-tokens-per-day 240M --generation-tokens-per-day 60M \
---peak-factor 2 --input-price-per-million 0.2 --output-price-per-million 0.8 --throughput-of ReplicaSet/chat-5d8 \
+whatif-tokens-own         | whatif tokens --prompt-tokens-per-day 240M --generation-tokens-per-day 60M --peak-factor 2 \
+--input-price-per-million 0.2 --output-price-per-million 0.8 --replica-tokens-per-second 9000 \
 --instance-type p4de.24xlarge --region us-west-2 --gpus-per-replica 1
 whatif-tokens-own-options | whatif tokens --prompt-tokens-per-day 4B --generation-tokens-per-day 800M --peak-factor 3 \
 --input-price-per-million 2.5 --output-price-per-million 10 --on-demand-price 40 --gpus-per-replica 2 \
@@ -189,7 +187,7 @@ collect prices --provider nobody
 reconcile --month 2026-03
 whatif spot --nodes 0
 whatif spot --team nobody
-whatif share --pods 4
+whatif share --method mig --ways 3
 whatif plan missing.toml
 whatif buy --nodes 4
 export chart

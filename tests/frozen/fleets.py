@@ -100,6 +100,7 @@ teams = ["research"]
 change = "spot"
 groups = ["research"]
 price_per_gpu_hour = 1.17
+checkpoint_minutes = 30
 """
 EPOCHS = """workload,namespace,time,unit,value
 Job/run-b,train,2026-03-13T06:00:00Z,epoch,1

@@ -262,7 +262,7 @@ def test_hostile_names_are_harmless(
             rf"\b(?:{'|'.join(CALLED)})\b",
             expected.string.partition("-- stdout")[2].partition("-- stderr")[0],
         ):
-            assert BEGINNING[:4] in result.stdout, f"nothing shows {names[0]}"
+            assert BEGINNING[:4] in result.stdout, f"{names[0]} is missing"
         check(result.stderr, "terminal")
         check(result.stdout, KINDS.get(answer.name, answer.format) if result.stdout else "")
         for name, path in files.items():

@@ -1,4 +1,4 @@
-"""Mutants by rule: every place in a file where a rule can be broken."""
+"""Mutants by rule: every place in a file at which a rule can be broken."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_command_reads_all_files_of_a_prefix_together(
     assert gcp_bills.sums() == [("gcp/01AAAA-BBBBBB-CCCCCC", "2026-03", 5, cost, cost)]
     files = {charge["source_file"] for charge in gcp_bills.charges()}
     assert files == {f"gs://bills/exports/2026-03/00{name}" for name in ("0.json", "1.csv")}
-    assert "there is no bucket gs://nobody" in call("collect", "gcp", "gs://nobody/exports", code=1)[1]
+    assert "bucket gs://nobody not found" in call("collect", "gcp", "gs://nobody/exports", code=1)[1]
 
 
 ROWS = [usage(hour) for hour in range(6)]
@@ -142,9 +142,9 @@ def test_export_in_s3_is_read_through_its_manifests(s3: Any, moto: str, store: S
     assert not again.results and "unchanged" in [finding.code for finding in again.findings]
     # a delivery in progress, and missing files
     s3.delete_object(Bucket="through", Key="exports/gpu/20260301-20260401/new/gpu-2.csv.gz")
-    assert "gpu-2.csv.gz is not there" in load("s3://through").errors[0].message
-    assert load("s3://nowhere/x").errors[0].message == "there is no bucket s3://nowhere"
-    assert "there is nothing at s3://through/x" in load("s3://through/x").errors[0].message
+    assert "gpu-2.csv.gz is missing" in load("s3://through").errors[0].message
+    assert load("s3://nowhere/x").errors[0].message == "bucket s3://nowhere not found"
+    assert "no files at s3://through/x" in load("s3://through/x").errors[0].message
 
 
 # The emulator's account, published by Microsoft, the same on every machine.
@@ -210,4 +210,4 @@ def test_command_reads_a_container(azure_bills: Bills, azurite: str, monkeypatch
     monkeypatch.chdir(azure_bills.directory)
     assert "azure://cost/daily 2026-03: 5 rows" in call("collect", "azure", f"{azurite}/exports/cost")[0]
     nothing = f"{azurite}/nothing"
-    assert f"there is no bucket {nothing}" in call("collect", "azure", nothing, code=1)[1]
+    assert f"bucket {nothing} not found" in call("collect", "azure", nothing, code=1)[1]

@@ -214,10 +214,10 @@ def test_unloadable_answers_are_named(bills: Bills, costs: CostManagement) -> No
         return run.errors[0].message
 
     assert "another server" in failure(costs, at="http://127.0.0.2:1")
-    assert "no costs of 2026-03" in failure(CostManagement([[]], COST_COLUMNS))
-    assert "fields, as it has columns" in failure(CostManagement([[machine(1)[:-1]]], COST_COLUMNS))
+    assert "no costs in 2026-03" in failure(CostManagement([[]], COST_COLUMNS))
+    assert "fields, one per column" in failure(CostManagement([[machine(1)[:-1]]], COST_COLUMNS))
     costs.refusals = [throttled("Retry-After", "0")] * 20
-    assert "again and again: HTTP 429" in failure(costs, longest_wait=0.01)
+    assert "failing repeatedly: HTTP 429" in failure(costs, longest_wait=0.01)
     wide = [[[*row, "?"] for row in page] for page in costs.pages]
     assert not query(bills, CostManagement(wide, [*COST_COLUMNS, "BrandNew"])).errors
 
@@ -308,13 +308,13 @@ def test_bigquery_refusal_is_reported_at_once(bills: Bills, served: BigQuery, ur
     expired = collect(bills, url)[0].errors[0]
     assert "expired" in expired.message and expired.fix == "gcloud auth application-default login"
     capped = collect(bills, url, max_gib=2)[0].errors[0]
-    assert "more than the cap of 2 GiB; nothing was read" in capped.message
+    assert "more than the limit of 2 GiB; no data was read" in capped.message
     assert "--max-gib 4" in str(capped.fix)
     assert [job.get("dryRun") for job in served.jobs] == [True]
     assert "no rows of invoice month 2026-02" in collect(bills, url, "2026-02")[0].errors[0].message
     served.fields = ["a", "b"]
-    assert "is no usage cost export" in collect(bills, url)[0].errors[0].message
-    with pytest.raises(ConfigError, match="is no BigQuery table"):
+    assert "is not a usage cost export" in collect(bills, url)[0].errors[0].message
+    with pytest.raises(ConfigError, match="invalid BigQuery table"):
         BigQueryTree("billing; drop table", "2026-03", max_gib=1, tell=print)
 
 

@@ -244,5 +244,5 @@ def test_credentials_and_failures_are_reported(store: Store, monkeypatch: pytest
             with pytest.raises(SourceError, match=message) as error:
                 collect_mlflow(settings, store, DAY, ZoneInfo("UTC"))
             assert message != "refuses access" or "MLFLOW_TRACKING_TOKEN" in str(error.value.fix)
-    with pytest.raises(SourceError, match="nothing answers"):
+    with pytest.raises(SourceError, match="no server answers"):
         collect_mlflow(settings, store, DAY, ZoneInfo("UTC"))

@@ -112,7 +112,7 @@ def test_empty_region_is_recorded_and_logged(aws_login: None, store: Store) -> N
     with serving(lambda *_: page()) as url:
         result = run(store, Aws(regions=["eu-north-1"], endpoint_url=url))["aws eu-north-1"]
     assert result.error is None
-    assert result.notes == ["aws eu-north-1 told of no spot price of an accelerated instance type"]
+    assert result.notes == ["aws eu-north-1 has no spot prices of accelerated instance types"]
     assert rows(store, "SELECT source, rows FROM loads") == [("aws eu-north-1", 0)]
 
 
@@ -121,9 +121,9 @@ FAILURES = {
     "us-west-2": (refusal(400, "RequestExpired"), "RequestExpired"),
     "us-west-1": (refusal(401, "AuthFailure"), "AuthFailure"),
     "us-east-2": (refusal(403, "UnauthorizedOperation"), "UnauthorizedOperation"),
-    "eu-west-1": (Reply(200, page(item(MIDNIGHT, "9.1")).body[:-80]), "half an answer"),
-    "eu-west-2": (page(item(MIDNIGHT, "free")), "SpotPrice 'free' is no price"),
-    "eu-west-3": (page(item(MIDNIGHT, "1.0"), item(MIDNIGHT, "0.0")), "no price above zero"),
+    "eu-west-1": (Reply(200, page(item(MIDNIGHT, "9.1")).body[:-80]), "an incomplete answer"),
+    "eu-west-2": (page(item(MIDNIGHT, "free")), "SpotPrice 'free' is not a price"),
+    "eu-west-3": (page(item(MIDNIGHT, "1.0"), item(MIDNIGHT, "0.0")), "not a price above zero"),
 }
 
 
@@ -228,8 +228,8 @@ def test_azure_pages_are_read_and_throttling_is_waited_out(
     [
         (Reply(401, {"error": {"code": "ExpiredAuthenticationToken", "message": "it expired"}}), "expired"),
         (graph([size("eastus", 1.5)], 5), "1 of 5 rows"),
-        (graph([size("eastus", -1)]), "no price above zero"),
-        (Reply(200, {}), "without data"),
+        (graph([size("eastus", -1)]), "not a price above zero"),
+        (Reply(200, {}), "answer has no data"),
     ],
 )
 def test_azure_refusals_and_partial_answers_are_errors(

@@ -309,8 +309,8 @@ def test_missing_phases_are_warned_about(metrics: str, expected: list[str]) -> S
         (3, HOURS),
         "between 2026-03-10T02:59Z and 2026-03-10T04:59Z: spot, instance type, region",
     ),
-    (REQUESTS, ALL_HOURS, "no pod has ever asked for a GPU"),
-    ("kube_.*", ALL_HOURS, "holds no sample of kube-state-metrics"),
+    (REQUESTS, ALL_HOURS, "no pod has ever requested a GPU"),
+    ("kube_.*", ALL_HOURS, "has no samples of kube-state-metrics"),
 )
 def test_missing_metrics_are_stored_warnings(metric: str, hours: tuple[float, float], expected: str) -> Scene:
     """The text equals the warning of `collect`, for the affected time."""

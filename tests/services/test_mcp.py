@@ -78,14 +78,14 @@ budget_check    | {"month": "2026-10"}                              | 3 | budget
 REFUSED = r"""
 report             | {"config": "other.toml"}            | report takes no config
 report             | {"output": "out.md"}                | report takes no output
-report             | {"month": "October"}                | --month 'October' is no month
+report             | {"month": "October"}                | invalid month 'October'
 whatif_spot        | {"trace": "/etc/passwd"}            | whatif_spot takes no trace
 explain_team       | {"name": "--config=other.toml"}     | no team '--config=
 report             | {"team": ["x\u001b[2J\u202e\u3164"]} | no team 'x
 report             | {"team": true}                      | team takes a value, not True
-report             | {"max_rows": 0}                     | max_rows is 0
-sql                | {"statement": "SELECT 1"}           | there is no tool 'sql'
-collect_prometheus | {}                                  | there is no tool 'collect_prometheus'
+report             | {"max_rows": 0}                     | invalid max_rows: 0
+sql                | {"statement": "SELECT 1"}           | tool not found: 'sql'
+collect_prometheus | {}                                  | tool not found: 'collect_prometheus'
 """
 CALLS, REFUSALS = (
     [(name, json.loads(given), *more) for name, given, *more in text_rows(table)]

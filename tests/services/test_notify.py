@@ -97,7 +97,7 @@ def test_slack_receives_the_text_of_a_dry_run(web: Web, store: Path) -> None:
     assert headers["Content-Type"].startswith("application/json")
     shown = json.loads(notify(store, "slack", "--dry-run", "-v", *LINK).stdout)
     assert json.loads(body) == shown and len(web.requests) == 1
-    assert "<https://reports.example.com/?a=1&amp;b=2|The whole report>" in json.dumps(shown)
+    assert "<https://reports.example.com/?a=1&amp;b=2|Full report>" in json.dumps(shown)
 
 
 #: Slack's answers, its number of requests, the exit code of the command and its text.
@@ -222,7 +222,7 @@ def test_mail_has_text_and_html(smtp: Mail, store: Path) -> None:
 MAILS = """
 later | 451 later |    | 1 | 0 | sent to
 spam  | 554 spam  |    | 0 | 1 | answered 554: spam
-one   |           | b  | 1 | 1 | refused b@example.com; the others got the mail
+one   |           | b  | 1 | 1 | refused b@example.com; the others received the mail
 both  |           | ab | 0 | 1 | refused every recipient: a@example.com: unknown; b@example.com: unknown
 """
 
@@ -243,10 +243,10 @@ def test_answers_of_a_mail_server_are_handled(
 #: Text in the configuration, its replacement (a semicolon ends a line), and the error.
 WRONG = r"""
 password   | SMTP_PASSWORD       | WRONG                                   | refused the user name or password
-no ca      | ca_file             | # ca_file                               | cannot be spoken to encrypted
-tls        | port =              | encryption = "tls"; port =              | cannot be
-no tls     | host =              | encryption = "none"; host =             | cannot do what was asked
-in clear   | "127.0.0.1"         | "smtp.example.com"; encryption = "none" | would send the password in clear
+no ca      | ca_file             | # ca_file                               | failed to encrypt the connection
+tls        | port =              | encryption = "tls"; port =              | failed to encrypt
+no tls     | host =              | encryption = "none"; host =             | does not support the request
+in clear   | "127.0.0.1"         | "smtp.example.com"; encryption = "none" | would send the password unencrypted
 no address | gpucost@example.com | g@example.com\nBcc: x@evil.example      | should be an address
 """
 
@@ -263,9 +263,9 @@ def test_wrong_settings_of_mail_are_errors(
 
 
 NO_URL = """
-nothing   |                                 | [notify.slack] names no URL
-two lines | slack.webhook_url_file = "two"  | holds more than one line
-a word    | slack.webhook_url_file = "word" | should begin with http:// or https://
+nothing   |                                 | the URL of [notify.slack] is missing
+two lines | slack.webhook_url_file = "two"  | contains more than one line
+a word    | slack.webhook_url_file = "word" | must begin with http:// or https://
 a link    | link = "ftp://x"                | notify.link
 """
 

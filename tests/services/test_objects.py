@@ -62,7 +62,7 @@ BROKEN = r"""
 400   | credentials are refused or have expired: ExpiredToken | gcloud auth
 401   | credentials are refused or have expired               | gcloud auth
 403   | not allowed: AccessDenied                             | roles/storage.objectViewer
-503   | throttled, again and again: SlowDown                  | wait a while
+503   | throttled repeatedly: SlowDown                        | wait a while
 418   | Wrong so                                              | run the command again
 cut   | the connection failed                                 | run the command again
 short | is being replaced                                     | run the command again

@@ -127,8 +127,8 @@ def test_throttling_is_waited_out(cloud: Cloud, store: Store) -> None:
 
 FAILURES = """
 expired | ec2          | 1 | 400 | 0    | <Response><Errors><Error><Code>RequestExpired</Code></Error></Errors></Response> | the credentials have expired (DescribeInstanceTypes: RequestExpired)
-half    | pricing      | 2 | 200 | 0    | {"FormatVersion": "aws_v1", "PriceList": ["{ | half an answer of get_products
-broken  | pricing      | 0 | 200 | 1000 | {"PriceList": ["{                            | half an answer of get_products
+half    | pricing      | 2 | 200 | 0    | {"FormatVersion": "aws_v1", "PriceList": ["{ | an incomplete answer of get_products
+broken  | pricing      | 0 | 200 | 1000 | {"PriceList": ["{                            | an incomplete answer of get_products
 denied  | savingsplans | 1 | 403 | 0    | {"__type": "AccessDeniedException"}          | DescribeSavingsPlansOfferingRates is not allowed
 """  # noqa: E501
 

@@ -184,12 +184,12 @@ def test_gpu_clouds_price_a_gpu(cloud: Cloud, store: Store) -> None:
 
 
 FAILURES = """
-no list | oci | 200 | 0 | "FormatVersion","v1.0" | oci: the cost estimator's list gave an answer that is not its JSON
+no list | oci | 200 | 0 | "FormatVersion","v1.0" | oci: the cost estimator's list did not answer with the expected JSON
 broken | oci | 200 | 1000 | {"items": | oci: the cost estimator's list cannot be reached: the connection failed
 not found | oci | 404 | 0 | <Error/> | oci: the cost estimator's list answered HTTP 404
-no shape | oci | 200 | 0 | {"items": []} | oci: there are no prices of GPU shapes in USD
-unlike | runpod | 200 | 0 | {"data": {"gpuTypes": [{"id": "x"}]}} | runpod: the answer cannot be read: KeyError
-no offer | vast | 200 | 0 | {"offers": []} | vast: the list of offers gave half an answer
+no shape | oci | 200 | 0 | {"items": []} | oci: no prices of GPU shapes in USD
+unlike | runpod | 200 | 0 | {"data": {"gpuTypes": [{"id": "x"}]}} | runpod: cannot read the answer: KeyError
+no offer | vast | 200 | 0 | {"offers": []} | vast: the list of offers gave an incomplete answer
 """
 
 

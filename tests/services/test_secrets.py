@@ -178,9 +178,9 @@ def test_unexpected_error_hides_the_secret(folder: Path, monkeypatch: pytest.Mon
 
 
 EMPTY = """
-nothing   | keyring:nothing      | is no place in a keyring
-none      | keyring:service/none | the keyring holds no service/none
-two lines | keyring:service/two  | holds more than one line
+nothing   | keyring:nothing      | invalid keyring entry keyring:nothing
+none      | keyring:service/none | service/none is not in the keyring
+two lines | keyring:service/two  | contains more than one line
 """
 
 

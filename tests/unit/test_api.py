@@ -94,9 +94,9 @@ def test_options_are_those_of_the_command(small: Path, capfd: pytest.CaptureFixt
 
 
 REFUSED = """
-reprot        -                   'reprot' is no command that answers > did you mean report?
+reprot        -                   'reprot' is not a question > did you mean report?
 waste         tema=x              No such option: --tema > gpucost waste --help
-waste         month=October       --month 'October' is no month > 2026-10
+waste         month=October       invalid month 'October' > 2026-10
 explain team  -                   Missing argument > gpucost explain team --help
 explain node  name=nothing        node with GPUs not found: nothing > did you mean a100-1
 waste         store=none.duckdb   none.duckdb > gpucost collect"""

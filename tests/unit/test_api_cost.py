@@ -246,7 +246,7 @@ def test_what_is_bought_is_known_until_the_last_bill(
         "openai": datetime.fromisoformat(f"2026-{known_to}T00:00Z")
     }
     bought.ask(WEEKS)
-    late = "tokens of openai are known until 2026-03-06 00:00: no bill contains later ones"
+    late = "purchases of tokens from openai are known until 2026-03-06 00:00: no bill contains later ones"
     assert bought.notices().get("api_not_known") == (late if known_to == "03-06" else None)
 
 

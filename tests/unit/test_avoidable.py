@@ -190,11 +190,7 @@ def test_usage_is_on_demand_and_what_the_bill_covers_counts_first(
     rows = [f"n{at} | 0-{kinds[kind]} | 10, 2 committed from 6 | {kind}" for at, kind in enumerate(kinds)]
     existing = Existing(True, (), spanning(0, 24, part)) if part else NONE
     one = used_nodes("\n".join(rows), existing, is_narrowed=is_narrowed)
-    assert (one.instance_type, one.on_demand.per_node_hour, set(one.offers)) == (
-        KEY[2],
-        10,
-        {ON_DEMAND, ONE_YEAR},
-    )
+    assert (one.instance_type, one.on_demand.per_node_hour, set(one.offers)) == (KEY[2], 10, {ONE_YEAR})
     assert one.curve.node_hours == pytest.approx(hours)
 
 

@@ -25,8 +25,8 @@ def test_what_replaces_and_what_is_left_out_is_said(at: Path) -> None:
     assert "already loaded, unchanged" in call("collect", "aws", "march.csv")[0]
     (at / "part.csv").write_text(csv_text(ROWS[2:]))
     out, err = call("collect", "aws", "part.csv", code=1)
-    assert "NOT loaded: the bill there holds all of this one and more" in out
-    assert "aws/111122223333 2026-03 was not loaded: the bill there holds all of this one and more" in err
+    assert "NOT loaded: the stored bill contains all of this one and more" in out
+    assert "aws/111122223333 2026-03 was not loaded: the stored bill contains all of this one and more" in err
     assert "replaces what was there" in call("collect", "aws", "part.csv", "--force")[0]
 
 
@@ -36,7 +36,7 @@ def test_findings_and_errors_go_to_stderr(at: Path) -> None:
     assert "cost nothing" in err and "cost nothing" not in out
     assert call("collect", "aws", "zero.csv", "-q")[1] == ""
     (at / "notes.csv").write_text("a,b\n1,2\n")
-    assert "no billing export that gpucost knows" in call("collect", "aws", "notes.csv", code=1)[1]
+    assert "not a known billing export" in call("collect", "aws", "notes.csv", code=1)[1]
 
 
 def test_paths_come_from_the_configuration_where_none_is_given_and_have_to_be_there(at: Path) -> None:

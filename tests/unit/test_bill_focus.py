@@ -137,7 +137,7 @@ def test_each_command_takes_its_providers_and_no_other_files_of_a_data_set(bills
 
     message, fix = refusal(csv_text([FOCUS_USAGE]))
     assert "is a FOCUS cost and usage file of nimbus gpu cloud" in message
-    assert fix == "gpucost collect focus loads any provider's"
+    assert fix == "load files of any provider with gpucost collect focus"
     both = csv_text([FOCUS_USAGE, item("ProviderName=AWS")])
-    assert "holds charges of aws, nimbus gpu cloud" in refusal(both)[0]
+    assert "contains charges of aws, nimbus gpu cloud" in refusal(both)[0]
     assert "contract commitment" in refusal("ContractCommitmentId,ContractCommitmentCost\na,1\n", None)[0]

@@ -113,8 +113,8 @@ parts that share rows | 1 line 0-11; 1 line 0-4 identity/LineItemId=b{n} id=i-2;
 parts without resource ids | 1 nlp 0-5; 2 vision 0-5; 2 nlp 0 | 12
 retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | 6
 the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
-REPEATS = "1 row repeats a charge that the store has with {}, the same in every column"
-LEFT_OUT = "left out beside the bill in the store: each holds some of the other's charges"
+REPEATS = "1 row repeats a charge already in the store with {}, equal in every column"
+LEFT_OUT = "left out; the bill in the store stays: each holds some of the other's charges"
 #: Which of SECOND's bills are loaded with charges that the store has.
 REPEATED = ("parts that share rows", "parts without resource ids", "the columns that are read decide")
 
@@ -159,18 +159,18 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
     run = bills.loaded(bills.directory / "d")
     assert [str(row[2]) for row in bills.sums()] == [count for *_, count in TOGETHER]
     superseded = [finding.message for finding in run.findings if finding.code == "superseded"]
-    newer = ["d/1-5.csv holds the same bill" in message for message in superseded]
+    newer = ["d/1-5.csv is a newer version of the same bill" in message for message in superseded]
     assert (len(newer), sum(newer)) == (7, 5)
     assert sum(finding.code == "same_file" for finding in run.findings) == 1
     (repeated,) = [finding.message for finding in run.findings if finding.code == "repeated_rows"]
-    assert repeated.startswith("5 rows repeat charges of these files, the same in every column that is read")
+    assert repeated.startswith("5 rows repeat charges of these files, equal in every column that is read")
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ([ROWS[:4], ROWS[3:]], "hold some of the same charges of 2026-03"),
-        ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv holds a bill that another file holds newer"),
+        ([ROWS[:4], ROWS[3:]], "share some charges of 2026-03"),
+        ([[*ROWS[:4], *of_month(ROWS, "2026-04")], ROWS], "0.csv has one bill that is newer in another file"),
     ],
     ids=["overlap", "a month of two"],
 )
@@ -214,20 +214,20 @@ TEXT = csv_text(ROWS)
 LINE = TEXT.splitlines()[3]
 #: Contents of files, and what they are refused with.
 BROKEN: list[tuple[str | bytes, str]] = [
-    (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "breaks off"),
-    (packed(TEXT)[:-40], "breaks off"),
-    (in_parquet(ROWS)[:-40], "breaks off"),
+    (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "is truncated"),
+    (packed(TEXT)[:-40], "is truncated"),
+    (in_parquet(ROWS)[:-40], "is cut off"),
     ("", "is empty"),
     (csv_text([usage(LineItemDescription="caf\xe9")]).encode("latin-1"), "not UTF-8"),
-    (TEXT.encode("utf-16"), "no UTF-8 text"),
-    (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields where the header has"),
+    (TEXT.encode("utf-16"), "not UTF-8 text"),
+    (TEXT.replace("\n", "\r\n") + "1,2,3\n", "line 8: 3 fields, but "),
     (TEXT.replace(LINE, LINE + ",x"), ".csv, line 4: "),
-    (TEXT.replace(LINE, LINE.rpartition(",")[0]), "fields where the header has"),
-    (TEXT + 'a"b,"c"d\n', "a quoted field does not end where it should"),
+    (TEXT.replace(LINE, LINE.rpartition(",")[0]), " in the header"),
+    (TEXT + 'a"b,"c"d\n', "a quoted field does not end correctly"),
     ('{"ResultsByTime": []}', "Cost Explorer"),
     ('{"skus": [{}]}', "price list"),
     ("InvoiceID,PayerAccountId,LinkedAccountId,RecordType,ProductCode,UsageType\n", "AWS replaced"),
-    ("date,amount\n2026-01-01,3\n", "no billing export that gpucost knows"),
+    ("date,amount\n2026-01-01,3\n", "not a known billing export"),
 ]
 
 
@@ -274,11 +274,11 @@ def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills
         bills.write(f"d/{name}", TEXT)
     bills.write("d/.hidden", "")
     run = bills.load(folder)
-    over = f"{folder}: 2 files are passed over by name: cur.csv.bak, export_00001"
+    over = f"{folder}: 2 files were skipped by name: cur.csv.bak, export_00001"
     assert [finding.message for finding in run.findings] == [over]
-    assert "by its files' names" in run.errors[0].message
+    assert "judging by file names" in run.errors[0].message
     bills.write("d/notes.csv", "a,b\n1,2\n")
-    assert "none of the files read is a billing export" in bills.load(folder).errors[0].message
+    assert "none is a billing export" in bills.load(folder).errors[0].message
     assert not bills.load(folder / "export_00001").errors and bills.sums()[0][2] == 6
 
 
@@ -305,10 +305,10 @@ def test_the_manifest_of_the_period_decides_which_files_count(bills: Bills) -> N
     # half a period is refused, and what was there stays
     period = report(bills, "half", half=FINAL) / "exports/gpu/20260301-20260401"
     (period / "half/gpu-2.csv.gz").unlink()
-    assert "gpu-2.csv.gz is not there" in bills.load(bucket).errors[0].message
+    assert "gpu-2.csv.gz is missing" in bills.load(bucket).errors[0].message
     text = (period / "gpu-Manifest.json").read_text()
     (period / "gpu-Manifest.json").write_text(text[:-20])
-    assert "gpu-Manifest.json is a manifest that breaks off" in bills.load(bucket).errors[0].message
+    assert "gpu-Manifest.json is a truncated manifest" in bills.load(bucket).errors[0].message
     assert bills.sums()[0][2] == 6
     # a later delivery replaces the period as a whole
     bills.load(report(bills, "later", later=ROWS[:4]))
@@ -321,7 +321,7 @@ def test_in_a_directory_of_several_providers_each_command_loads_its_own_alone(bi
     """What is wrong with another provider's export is no concern of a command."""
     bucket = report(bills, "new", new=ROWS)
     alone = bills.load(bucket, provider="gcp")
-    assert "nothing was loaded" in alone.errors[0].message
+    assert "no file was loaded" in alone.errors[0].message
     assert "gpu-2.csv.gz is an AWS" in alone.findings[-1].message
     (bucket / "exports/gpu/20260301-20260401/new/gpu-2.csv.gz").unlink()
     names = ("exports/a/20260301-20260331/202604010000/1.csv", "cost.csv")
@@ -358,7 +358,7 @@ def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_anothe
     bills: Bills,
 ) -> None:
     cur = bills.write("cur.csv", csv_text([usage(10)]))
-    assert bills.load(cur, provider=None).errors[0].fix == "gpucost collect aws loads it"
+    assert bills.load(cur, provider=None).errors[0].fix == "load it with gpucost collect aws"
     bills.load(cur)
     own = words("ProviderName=AWS BillingAccountId=111122223333 ResourceId=i-0123456789abcdef0")
     path = bills.write("focus.csv", csv_text([FOCUS_USAGE | own]))

@@ -100,4 +100,4 @@ def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
 def test_other_commands_name_the_one_that_takes_it(bills: Bills) -> None:
     (error,) = bills.load(bills.write("oci.csv", csv_text([classic(1)])), provider="aws").errors
     assert error.message.endswith("oci.csv is an OCI cost report")
-    assert error.fix == "gpucost collect focus loads it"
+    assert error.fix == "load it with gpucost collect focus"

@@ -41,7 +41,7 @@ def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in
     for number, (_, lines, _) in enumerate(ROWS):
         rows += own_rows(rows_of(*lines.split(";")), number)
     run = bills.load(bills.write("d/a.csv", csv_text(rows)))
-    what = "charges of these files, the same in every column that is read: each charge counts once"
+    what = "charges of these files, equal in every column that is read: each charge counts once"
     assert repeated(run) == [f"6 rows repeat {what}"]
     sums = {row[0]: row[2] for row in bills.sums()}
     for number, (name, _, count) in enumerate(ROWS):
@@ -66,7 +66,7 @@ def test_row_without_a_currency_is_refused_or_has_the_configured_one(bills: Bill
     path = bills.write("f.csv", csv_text([usage(1), item("machine hour=2 CurrencyCode=")]))
     (error,) = bills.load(path).errors
     assert error.message == f"{path}, row 2: the currency is empty or cannot be read"
-    assert 'currency = "USD" under [bills] in gpucost.toml' in (error.fix or "")
+    assert 'currency = "USD" (for example) in [bills] of gpucost.toml' in (error.fix or "")
     assert not bills.store.exists
     # another currency reads the file again
     for currency, verdict in (("EUR", "beside"), ("EUR", "unchanged"), ("GBP", "replace")):
@@ -92,7 +92,7 @@ def test_a_named_file_that_another_one_supersedes_fails(bills: Bills) -> None:
     final = bills.write("final.csv", csv_text(rows_of("line 0-5 InvoiceId=1")))
     early = bills.write("early.csv", csv_text(LINES[:4]))
     (error,) = bills.load(early, final).errors
-    assert error.message == f"{early} does not count: {final} holds the same bill and is the newer one"
+    assert error.message == f"{early} does not count: {final} is a newer version of the same bill"
 
 
 def test_machines_are_named_as_their_export_does(bills: Bills) -> None:

@@ -155,8 +155,8 @@ aws hour=2 cost=2,000    | billed=2000 hours=1
 aws hour=1 cost=1.234 | billed=1.234 hours=1
 aws hour=2 cost=1E-05 | billed=0.00001 hours=1""")
 
-LEFT_OUT = "left out, for it costs nothing and its end is before its start or cannot be read"
-OF_ONE = "rows that name no billing account ({}) belong to {}, the only one in the file"
+LEFT_OUT = "left out, because it costs nothing and its end is before its start or cannot be read"
+OF_ONE = "rows without a billing account ({}) count for {}, the only one in it"
 #: Rows of a file, how many are charges, and what is said of the others.
 ODD = {
     "a credit of nothing that ends before it begins": case("""
@@ -310,7 +310,7 @@ CASES = {name: case(table) for name, table in (DATES | NUMBERS).items()} | ODD |
 CASES |= {
     name: Case(
         "aws", text, [TOLD] * 4, 4,
-        "" if name.startswith("blanks") else "byte order marks inside the text were left out",
+        "" if name.startswith("blanks") else "byte order marks inside the text were removed",
     )
     for name, text in MARKED.items()
 }  # fmt: skip

@@ -105,7 +105,7 @@ def test_new_file_is_compared_with_the_unchanged_files_of_its_run(bills: Bills, 
     bills.load(march)
     other = bills.write("other.csv", csv_text(rows_of("machine 0-3 cost=1")))
     run = bills.load(march, other)
-    assert "hold the same charges of 2026-03" in run.errors[0].message
+    assert "have the same charges of 2026-03" in run.errors[0].message
     assert sorted(opened) == ["march.csv", "march.csv", "other.csv"]
     # a file that another one has replaced is read, too
     bills.load(bills.write("final.csv", csv_text(rows_of("machine 0-5 InvoiceId=INV1"))))
@@ -146,7 +146,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
 
     monkeypatch.setattr(charges, "replace", replaced)
     run = bills.load(path)
-    assert "was written to or replaced while it was read" in run.errors[0].message
+    assert "changed while it was read" in run.errors[0].message
     assert not bills.store.exists
 
 

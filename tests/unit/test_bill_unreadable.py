@@ -37,7 +37,7 @@ def test_file_that_settles_nothing_is_refused(bills: Bills, provider: str) -> No
     cases = {table: text for table, text in AMBIGUOUS if table.startswith(f"{provider} ")}
     files = {table: csv_text([row_of(line) for line in table.split(";")]) for table in cases}
     for table, message in bills.refusals(files, provider).items():
-        assert f": {cases[table]} can be read in two ways" in message, table
+        assert f": {cases[table]} is ambiguous" in message, table
 
 
 #: What one condition alone refuses: beside other bad files it would not show.

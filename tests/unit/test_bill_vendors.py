@@ -133,7 +133,7 @@ def test_days_that_are_asked_for_again_take_the_place_of_those_before(bills: Bil
 def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> None:
     collect(bills, text(openai(1, 2)))
     total = text(openai(1, 2, line_item=None, project_id=None, quantity=None))
-    collect(bills, total, refused="the account's bill of this month is there in another format")
+    collect(bills, total, refused="the account's bill of this month is stored in another format")
     assert sums(bills) == ["openai-items-projects 6 0.32002"]
     _, codes = collect(bills, total, force=True)
     assert sums(bills) == ["openai 6 0.32002"] and codes == ["not_by_item"]
@@ -205,17 +205,19 @@ def test_anthropic_console(bills: Bills) -> None:
         anthropic | claude-opus-4-1 | cached | None
         anthropic | claude-opus-4-1 | other | None""")
     # the same month as the API tells it is the same costs
-    collect(bills, text(anthropic(30)), refused="the account's bill of this month is there in another format")
+    collect(
+        bills, text(anthropic(30)), refused="the account's bill of this month is stored in another format"
+    )
 
 
 #: Answers that are no costs, by what they are refused with.
 BROKEN = {
-    "usage: tokens, not what they cost": """{"has_more": false, "data": [{"start_time": 1, "end_time": 2, "results":
+    "usage: tokens, not their cost": """{"has_more": false, "data": [{"start_time": 1, "end_time": 2, "results":
         [{"input_tokens": 5, "output_tokens": 6, "num_model_requests": 1}]}]}""",
-    ": tokens, not what they cost": """{"has_more": false, "data": [{"starting_at": "x", "results":
+    ": tokens, not their cost": """{"has_more": false, "data": [{"starting_at": "x", "results":
         [{"uncached_input_tokens": 5, "cache_creation": {"a": 1}, "output_tokens": 1}]}]}""",
     "without rows": '{"object": "page", "data": [], "has_more": false}',
-    "is no JSON": text(openai(1))[:-9],
+    "is not JSON": text(openai(1))[:-9],
 }
 UNREADABLE = {
     "billed cost": text(openai(1, cost="much")),
@@ -228,6 +230,6 @@ def test_usage_and_broken_answers_are_refused(bills: Bills) -> None:
     refusals = bills.refusals(BROKEN, None)
     assert all(message in refusals[message] for message in BROKEN), refusals
     number = '{"data": [{"start_time": 1, "end_time": 2, "results": [7]}], "has_more": false}'
-    assert "a result of the answer is no object" in bills.refusals({"number": number}, None)["number"]
+    assert "a result of the answer is not an object" in bills.refusals({"number": number}, None)["number"]
     for what, message in bills.refusals(UNREADABLE, None).items():
         assert message == f"row 1: the {what.strip()} is empty or cannot be read"

@@ -94,7 +94,7 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
         lines = list(csv.DictReader((folder / f"{team['file']}.csv").open()))
         assert {line["team"] for line in lines} == {team["team"]}
         assert report["totals"]["cost"] == float(sum(Decimal(line["cost"]) for line in lines)) == team["cost"]
-        estimate = f"$0.00; ${team['cost']:,.2f} is an estimate until its bill is collected"
+        estimate = f"$0.00; ${team['cost']:,.2f} are an estimate until the bill is collected"
         for text, page in (
             (f"${team['charge']:,.2f}", "index.md"), (f"${team['charge']:,.2f}", "index.html"),
             (estimate, f"{team['file']}.md"), (estimate, f"{team['file']}.html"),
@@ -102,7 +102,9 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
             assert text in (folder / page).read_text()
         coverage = report["coverage"]
         assert (coverage["state"], coverage["reasons"]) == (told["state"], told["reasons"])
-        assert coverage["reconciliation"] == "no bill of 2026-10 was collected, so nothing is reconciled"
+        assert (
+            coverage["reconciliation"] == "no bill of 2026-10 was collected, so the reconciliation is missing"
+        )
     assert told["state"] == "estimate"
     assert any(team["charge"] > team["cost"] for team in told["teams"]) is bool(sharing)
     whole = json.loads((folder / "all-teams.json").read_text())["totals"]["node_cost"]
@@ -133,7 +135,7 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
     assert figures(before, "state replaces") == "estimate None"
     assert (after["state"], after["reasons"], after["replaces"]["state"]) == ("final", [], "estimate")
     assert after["replaces"]["reasons"] == [
-        "[teams] of the configuration", "bill of aws 2026-10: none before, 4 rows now"
+        "[teams] of the configuration", "bill from aws 2026-10: none before, 4 rows now"
     ]  # fmt: skip
     was = {team["team"]: team["charge"] for team in before["teams"]}
     changed = {one["team"]: one["adjustment"] for one in after["replaces"]["teams"]}
@@ -141,7 +143,7 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
     assert changed == pytest.approx(expected, abs=1e-8)
     assert len(changed) == 3 and all(less < 0 for less in changed.values())
     index, sentence = (restated.folder / "index.md").read_text(), after["reconciliation"]["sentence"]
-    changes = "The bundle before it was an estimate. What changed in what it is made from:\n\n- "
+    changes = "The previous bundle was an estimate. Changed inputs:\n\n- "
     for text in (changes, "-$", "Reconciled: bill of aws (final"):
         assert text in index
     assert after["reconciliation"]["is_final"] is True
@@ -219,7 +221,7 @@ def test_the_index_names_what_stands_between_the_charge_and_the_invoice(incomple
         "billed_less_effective": (None, 50),
     }  # fmt: skip
     index = (incomplete.folder / "index.md").read_text()
-    assert f"| of it, estimates: on no bill |  | -${estimated:,.2f} |" in index
+    assert f"| estimates, which are on no bill |  | -${estimated:,.2f} |" in index
     assert "| **Invoice** | **2** | **$57.00** |" in index
 
 
@@ -232,7 +234,7 @@ def test_a_run_that_fails_keeps_what_was_there_and_cleans_up(
     before = contents(bundle.folder)
     monkeypatch.setattr("gpucost.render.data.to_parquet", full)
     result = bundle.restored().run(code=1)
-    assert "No space left on device; what was there before is kept" in result.stderr
+    assert "No space left on device; the previous content is kept" in result.stderr
     assert contents(bundle.folder) == before
     assert [item.name for item in bundle.out.iterdir()] == ["2026-10"]
 
@@ -273,7 +275,7 @@ def test_without_an_exchange_in_one_step_two_renames_do(
 
 @pytest.mark.parametrize(
     ("month", "code", "said"),
-    [("2025-01", "4", "--collect collects what the store"), ("2999-01", "2", "2999-01 has not begun")],
+    [("2025-01", "4", "--collect collects the missing data"), ("2999-01", "2", "2999-01 has not begun")],
 )
 def test_a_month_without_data_writes_nothing(
     store: Path, tmp_path: Path, month: str, code: str, said: str

@@ -46,7 +46,7 @@ def checks(result: Result) -> dict[str, str]:
 def test_the_log_has_each_seal_and_a_restatement_with_its_reasons(restated: Made) -> None:
     before, last = logged(restated.store)
     assert (before["what"], last["what"]) == ("seal", "restatement")
-    assert "; [teams] of the configuration; bill of aws" in last["detail"] and " before; " in last["detail"]
+    assert "; [teams] of the configuration; bill from aws" in last["detail"] and " before; " in last["detail"]
 
 
 @pytest.mark.ci
@@ -71,9 +71,9 @@ def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(
             con.execute(f"UPDATE {table} SET cost = cost + 0.000000001 WHERE team = 'research'")  # noqa: S608 - names of our own
     result = verify(bundle, 1)
     assert checks(result)["figures"] == "changed"
-    assert "although nothing changed that was sealed" in result.stderr
+    assert "although no sealed input changed" in result.stderr
     result = verify(Made(restated.unsealed, sealed.out, restated.unsealed, restated.options), 1)
-    assert "cannot be made again: [teams] of the configuration; bill of aws" in result.stderr
+    assert "cannot be reproduced: [teams] of the configuration; bill from aws" in result.stderr
 
 
 def rewritten(name: str, old: str, new: str) -> Callable[[Path], object]:
@@ -98,7 +98,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a file is gone": (lambda folder: (folder / "ledger.parquet").unlink(), "files=changed", "ledger.parquet\n"),
     "sealed anew": (
         rewritten("index.json", '"program": "', '"program": "9.'),
-        "files=ok log=changed", "index.json is not in the log; its files cannot be made again\n",
+        "files=ok log=changed", "index.json is not in the log; its files cannot be reproduced\n",
     ),
     "no list of files": (index(lambda told: told.pop("files")), "", "index.json\n"),
     "a file is gone from the list, too": (
@@ -115,9 +115,7 @@ def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, bundle: Mad
     damage(bundle.folder)
     result = verify(bundle, 1)
     assert checks(result).items() >= words(expected).items()
-    said = (
-        f"is not what was sealed: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
-    )
+    said = f"differs from its seal: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
     assert said in result.stderr and bool(expected) is bool(result.stdout)
 
 
@@ -140,8 +138,8 @@ def forge_page(folder: Path) -> None:
     index.write_text(text.replace(f'"bytes": {len(before)},', f'"bytes": {page.stat().st_size},'))
 
 
-HONEST = (0, "files=ok log=ok figures=ok", "every file can be made again")
-FORGED = (1, "files=ok log=changed figures=ok", "its files cannot be made again")
+HONEST = (0, "files=ok log=ok figures=ok", "every file can be reproduced")
+FORGED = (1, "files=ok log=changed figures=ok", "its files cannot be reproduced")
 
 
 @pytest.mark.ci

@@ -103,7 +103,7 @@ def test_a_closed_day_that_stays_incomplete_ends_with_4(fake: Fake) -> None:
         assert (first, second) == (f"{LOST}kube-state-metrics was silent (nodes, pods)", f"{LOST}partial")
         assert fix.startswith("fix: ")
     # what failed can still be collected, so that is told first
-    fake.errors = [SourceError("nothing answers at http://b", "start it")]
+    fake.errors = [SourceError("cannot connect to http://b", "start it")]
     collect(code=1)
 
 
@@ -121,10 +121,10 @@ def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(fake
 
 
 def test_a_server_that_gave_nothing_ends_with_1_and_the_others_are_told(fake: Fake) -> None:
-    fake.errors = [SourceError("nothing answers at http://b", "start it")]
+    fake.errors = [SourceError("cannot connect to http://b", "start it")]
     out, err = collect(code=1)
     assert out.startswith("main: 1,234 samples")
-    assert err == "error: nothing answers at http://b\nfix: start it\n"
+    assert err == "error: cannot connect to http://b\nfix: start it\n"
 
 
 CLOUDS = """

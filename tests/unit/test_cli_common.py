@@ -206,7 +206,7 @@ def test_options_of_all_commands_may_stand_before_the_command(
     def said(*words: str) -> str:
         return CliRunner().invoke(app, words).stderr
 
-    assert "no store at above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(
+    assert "store not found: above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(
         f"{tmp_path}/", ""
     )
     assert "own.duckdb" in said("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")

@@ -140,28 +140,24 @@ LACKS = text_rows(f"""
 kube_pod_info -> pod uid | | fail kube_pod_info | has no label node
 kube_pod_info -> pod node | | warn kube_pod_info: uid | has no label uid
 kube_node_labels -> node | | fail kube_node_labels | no node label is exported
-{UTIL} -> | | fail {UTIL} | not there
+{UTIL} -> | | fail {UTIL} | missing
 {UTIL} -> | | fail {UTIL} | {DCGM_FIX}
 kube_node_labels -> node | | fail kube_node_labels | {NODE_LABELS_FIX}
-{UTIL} -> UUID | | warn {UTIL} | names no pod
+{UTIL} -> UUID | | warn {UTIL} | does not name pods
 {UTIL} -> UUID pod | {UTIL} -> dcgm-exporter-x1 | warn {UTIL} | exporter's own pod
-{UTIL} -> GPU_I_ID exported_pod | | warn {MIG} | not there""")
+{UTIL} -> GPU_I_ID exported_pod | | warn {MIG} | missing""")
 # other servers
 FAILING = [
     (Server("", f"{GPU_REQUESTS} ->"), f"warn {REQUESTS}", "no pod requested a GPU"),
-    (Server(f"{REQUESTS} ->", f"{GPU_REQUESTS} ->"), f"fail {REQUESTS}", "nobody holds a GPU"),
-    (
-        Server("", f"{UNLISTED_REQUESTS} -> npu"),
-        f"warn {REQUESTS}: others",
-        "npu: no resource that gpucost knows",
-    ),
+    (Server(f"{REQUESTS} ->", f"{GPU_REQUESTS} ->"), f"fail {REQUESTS}", "no GPU is allocated"),
+    (Server("", f"{UNLISTED_REQUESTS} -> npu"), f"warn {REQUESTS}: others", "npu: unknown to gpucost"),
     # no fix installs an exporter that runs
     (Server(f"{UTIL} ->", f"{_DCGM} -> DCGM_FI_DEV_GPU_TEMP"), f"fail {UTIL}", activity_fix(UTIL)),
     (Server(ago={"kube": {"": 72}}), f"fail {KSM}", "silent since 2026-10-29T00:0"),
     (Server(ago={UTIL: {"": 72}}), f"fail {UTIL}", "unmeasured since then"),
     (Server(ago={"kube": {}}), f"fail {KSM}", "no sample"),
-    (Server(ago=TWO_CLUSTERS), "warn clusters", "b: nothing since 2026-10-31T19:0"),
-    (Server(numbers=LOST_SHARD), f"fail {SHARD_COUNT}", "2 of 3 shards"),
+    (Server(ago=TWO_CLUSTERS), "warn clusters", "b: no samples since 2026-10-31T19:0"),
+    (Server(numbers=LOST_SHARD), f"fail {SHARD_COUNT}", "2 of 3 kube-state-metrics shards"),
     (Server(numbers=UNKNOWN_SHARD), f"warn {SHARD_COUNT}", "3 kube-state-metrics report pods of cluster a"),
     (Server(numbers={"stores": {}}), "fail stores", "no answer from b:10901"),
     (Server(ahead=5), "warn clock", "5 minutes ahead"),
@@ -224,7 +220,7 @@ def test_data_that_ends_in_the_past_is_one_finding(hours: float, status: Status,
 def test_a_silence_of_minutes_is_looked_at_as_now() -> None:
     server = Server(ago={"kube": {"": 0.1}})
     (time,) = [check.found for check in examine(server) if check.subject == "time"]
-    assert time == "looked at 2026-11-01T00:00:00Z and the day before, data until then"
+    assert time == "checked at 2026-11-01T00:00:00Z and the day before, data until then"
     assert len(server.looked) == 1
 
 
@@ -274,7 +270,7 @@ def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(
     monkeypatch.setenv("NO_COLOR", "1")
     (nowhere / "gpucost.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:1"\n')
     shown, _ = call("doctor", code=1)
-    assert "✗ fail  http://127.0.0.1:1: nothing answers at http://127.0.0.1:1" in shown
+    assert "✗ fail  http://127.0.0.1:1: cannot connect to http://127.0.0.1:1" in shown
     assert shown.count("fix: ") == 2
     assert "✓" not in call("doctor", "-q", code=1)[0]
     answer = json.loads(call("doctor", "--format", "json", code=1)[0])

@@ -60,8 +60,8 @@ def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
         )
         con.execute("INSERT INTO loads VALUES (1, 1, 'slurm', 'hpc', 0, 1, 1, 0, now()::TIMESTAMP)")
     assert [(check.status, check.subject, check.found) for check in check_clusters(config)] == [
-        (Status.warn, "[[clusters]] name", "no cluster is called prd; known: hpc, main, prod"),
-        (Status.warn, "[[coverage.accept]] cluster", "no cluster is called mian; known: hpc, main, prod"),
+        (Status.warn, "[[clusters]] name", "unknown cluster prd; known: hpc, main, prod"),
+        (Status.warn, "[[coverage.accept]] cluster", "unknown cluster mian; known: hpc, main, prod"),
     ]
 
 
@@ -92,7 +92,7 @@ def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pyt
     with Store(config.store).write() as con:
         con.execute(PRICED)
     checks = {one.subject: f"{one.status.value}: {one.found}; {one.fix}" for one in check_prices(config, NOW)}
-    old = "prices 2 nodes at present, of 2026-04-15 to 2026-10-02: up to 200 days old"
+    old = "prices 2 nodes now, of 2026-04-15 to 2026-10-02: up to 200 days old"
     assert checks["catalog"] == f"warn: {old}; gpucost collect prices"
-    assert checks["spot_history"] == "ok: prices 1 node at present, of 2026-10-02: up to 30 days old; None"
+    assert checks["spot_history"] == "ok: prices 1 node now, of 2026-10-02: up to 30 days old; None"
     assert checks["bill"].startswith("ok: ") and "price_book" not in checks

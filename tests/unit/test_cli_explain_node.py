@@ -133,7 +133,7 @@ def test_each_moment_has_its_own_winner_or_none(folder: Path) -> None:
         "us-east-1a spot history | wins: spot price history comes before list prices"
     )
     text = explain("dgx")[0]
-    assert "no price fits it then" in text and "fix: do this" in text
+    assert "no price matches at that time" in text and "fix: do this" in text
     assert answered("dgx")["price_per_hour"] is None
 
 
@@ -142,7 +142,7 @@ n1 | 2 | node n1 is in 2 clusters: dev, prod
 n1 --cluster x | 2 | it is in dev, prod
 n2 | 2 | did you mean n1
 s1 --at 2026-10-03 | 1 | was not up at 2026-10-03T00:00:00Z
-s1 --at noon | 2 | --at 'noon' is no date or time"""
+s1 --at noon | 2 | --at 'noon' is not a date or time"""
 
 
 @pytest.mark.parametrize(("options", "code", "said"), text_rows(REFUSED))

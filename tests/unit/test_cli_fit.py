@@ -47,7 +47,7 @@ def test_the_heaviest_column_goes_first_and_is_named(
     assert table(None, [0] * 5) == table(120, [0] * 5)
     head, *_, last = table(width, weights)
     assert [name for name in COLUMNS if name not in head] == left_out
-    assert last == f"  Left out for lack of room: {', '.join(left_out)}; --format json has all."
+    assert last == f"  Columns left out to fit the width: {', '.join(left_out)}; --format json has all."
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

@@ -113,7 +113,7 @@ def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_pa
 
 
 UNREACHED = r"""
-http://127.0.0.1:9 | ^nothing answers at http://127\.0\.0\.1:9$ | start it
+http://127.0.0.1:9 | ^cannot connect to http://127\.0\.0\.1:9$ | start the server
 http://gpucost.invalid:9090 | ^cannot resolve host gpucost\.invalid$ | correct url
 https: | does not speak TLS | http://"""
 
@@ -128,17 +128,17 @@ def test_who_cannot_be_reached(fake: Fake, tmp_path: Path, url: str, message: st
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (Reply(401), "refuses the credentials"),
-        (Reply(403), "refuses the credentials"),
-        (Reply(404, "404 page not found"), "is not there"),
+        (Reply(401), "rejects the credentials"),
+        (Reply(403), "rejects the credentials"),
+        (Reply(404, "404 page not found"), "not found (HTTP 404)"),
         (
             Reply(302, "", {"Location": "https://login.example/?state=secret"}),
             "redirects to https://login.example/ ",
         ),
-        (Reply(200, "<html>Sign in</html>"), "not Prometheus' JSON"),
-        (Reply(200, {"hello": "world"}), "not Prometheus' JSON"),
+        (Reply(200, "<html>Sign in</html>"), "does not answer with Prometheus' JSON"),
+        (Reply(200, {"hello": "world"}), "does not answer with Prometheus' JSON"),
         (failure(400, "parse error"), "HTTP 400: parse error"),
-        (failure(400, 'unsupported path requested: "/foo"'), "/api/v1/query is not there (HTTP 400)"),
+        (failure(400, 'unsupported path requested: "/foo"'), "/api/v1/query not found (HTTP 400)"),
     ],
 )
 def test_refusals_are_one_clear_error(fake: Fake, tmp_path: Path, reply: Reply, message: str) -> None:

@@ -92,7 +92,7 @@ def test_fields_around_the_data_and_names_as_asked() -> None:
     after = ',"warnings":["a \\"]]}\\" b"],"infos":["i"],"stats":{"seriesFetched":"2"}'
     reader.feed(body(SERIES_OF_TWO, '"isPartial":true,', after))
     assert flat(reader.finish()) == plain(SERIES_OF_TWO) and reader.is_partial
-    assert reader.warnings == ['a "]]}" b', "i", "the server says that its answer is partial"]
+    assert reader.warnings == ['a "]]}" b', "i", "the server marked its answer as partial"]
     text = body([{"metric": {"__name__": "dcgm_gpu_utilization"}, "values": [[1_700_000_000, "1"]]}])
     answers = []
     for _ in range(2):

@@ -72,7 +72,7 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
     result = collect(fake, tmp_path, max_samples=1000)
     assert str(result.not_collected) == str(Period(from_ms(T0), first))
     (lost,) = [finding.message for finding in result.findings if finding.code == "before_retention"]
-    assert lost.endswith(f"has nothing before {iso(first)}; that time is lost")
+    assert lost.endswith(f"has no data before {iso(first)}; that time is lost")
     assert [finding.message for finding in collect(fake, tmp_path, 3).findings] == [lost]
     store = Store(tmp_path / "s.duckdb")
     spans = "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads"

@@ -66,7 +66,7 @@ def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() 
     assert merge(loaded) == [(0, 5 * H + 10)]
     assert default_spans(0, 7 * H, hours("0-12"), loaded) == hours("3-7")
     assert default_spans(10 * H, 20 * H, [], [(10 * H, 20 * H + 30)]) == hours("18-20")
-    late = r"the clock says 1970-01-01T19:00:00Z, but the store holds data up to 1970-01-01T20:29"
+    late = r"clock is at 1970-01-01T19:00:00Z, but the store has data up to 1970-01-01T20:29"
     with pytest.raises(SourceError, match=late):
         default_spans(10 * H, 19 * H, [], hours("10-20.5"))
 

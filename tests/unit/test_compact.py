@@ -209,7 +209,7 @@ def test_a_run_that_fails_leaves_the_store_as_it_was(whole: Both, monkeypatch: p
     (left / "store").write_bytes(b"half")
     digests, copy = iter(range(1000)), upkeep._copy
     for what, fake, refused in (
-        ("gpucost.store.upkeep._digest", lambda *_: next(digests), "was not copied in full"),
+        ("gpucost.store.upkeep._digest", lambda *_: next(digests), "was not copied completely"),
         ("shutil.disk_usage", lambda _: SimpleNamespace(free=1000), "has room for 1,000"),
         ("gpucost.store.upkeep._copy", lambda *both: copy(*both) + 1, "was replaced meanwhile"),
     ):
@@ -256,15 +256,15 @@ def check(store: Store, *words: str, code: int = 0) -> tuple[list[dict[str, Any]
 
 
 DAMAGES = text_rows("""
-UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0 | an hour block holds what it says
+UPDATE blocks SET value_sum = value_sum + 1 WHERE hour % 7 = 0 | each hourly block is consistent
 INSERT INTO blocks FROM blocks LIMIT 1 | a series has one block an hour
-INSERT INTO series FROM series LIMIT 1 | a series is known once
-DELETE FROM series WHERE metric = 'kube_pod_info' | samples are of known series
-UPDATE states SET last_ms = first_ms - 1 | states follow each other
-UPDATE node_runs SET node_cost = node_cost + 0.000000001 | what is charged of a node's hour is its cost, exactly
-UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1 | nobody is busy for longer than they hold
+INSERT INTO series FROM series LIMIT 1 | each series is stored once
+DELETE FROM series WHERE metric = 'kube_pod_info' | samples belong to known series
+UPDATE states SET last_ms = first_ms - 1 | states do not overlap
+UPDATE node_runs SET node_cost = node_cost + 0.000000001 | a node-hour's charges equal its cost, exactly
+UPDATE activity_hours SET idle_gpu_ms = measured_gpu_ms + 1 | measured time is within allocated time
 UPDATE cost_daily SET cost = cost + 0.000000001 | days are the sums of their hours, exactly
-DELETE FROM allocations | costs are of known nodes and pods""")
+DELETE FROM allocations | costs belong to known nodes and pods""")
 
 
 def test_check_names_what_is_wrong(whole: Both) -> None:
@@ -280,7 +280,7 @@ def test_check_names_what_is_wrong(whole: Both) -> None:
         con.execute("DELETE FROM allocations")
     (wrong,), error = check(store, "-q", code=1)
     assert "1 of 11 checks of the store" in error
-    assert wrong["check"] == "costs are of known nodes and pods" and wrong["wrong_rows"] and wrong["first"]
+    assert wrong["check"] == "costs belong to known nodes and pods" and wrong["wrong_rows"] and wrong["first"]
 
 
 def test_check_reads_every_page(whole: Both) -> None:
@@ -307,7 +307,7 @@ def test_a_backup_takes_the_place_of_files_alone(whole: Both, tmp_path: Path) ->
     _, store = whole
     pipe, copy, log = (tmp_path / name for name in ("pipe", "copy.duckdb", "copy.duckdb.wal"))
     os.mkfifo(pipe)
-    targets = {"no regular file": pipe, "a directory": tmp_path, "the store itself": store.path}
+    targets = {"not a regular file": pipe, "a directory": tmp_path, "the store itself": store.path}
     for what, target in targets.items():
         with pytest.raises(UsageError, match=f"is {what}"):
             upkeep.backup(store, target)

@@ -176,13 +176,13 @@ def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> N
 # what the message contains; it shows no secret
 REFUSED = """
 timezone = Berlin  -> not valid TOML
-path = "x"  -> no such key
+path = "x"  -> unknown key
 prometheus.threshold_percent = 5  -> did you mean idle.threshold_percent?
-prometheus = [{ url = "http://a" }, { url = "http://a/" }]  -> two servers are called http://a
-prometheus = { bearer_token_env = "A", bearer_token_file = "b" }  -> one is enough
+prometheus = [{ url = "http://a" }, { url = "http://a/" }]  -> two servers are named http://a
+prometheus = { bearer_token_env = "A", bearer_token_file = "b" }  -> keep one
 prometheus.tls.key_file = "k"  -> needs cert_file
 teams = [{ name = "a" }]  -> needs namespaces, labels, cost_categories or api
-units = [{ name = "file", unit = "epoch", metric = "epoch" }]  -> take another name
+units = [{ name = "file", unit = "epoch", metric = "epoch" }]  -> choose another name
 units = [{ name = "a", unit = "epoch" }]  -> needs one of metric and query
 units = [{ name = "a", unit = "request", metric = "m", kind = "gauge" }]  -> is for epochs
 currency = "dollars"  -> currency
@@ -193,7 +193,7 @@ waste.forgotten_after = "soon"  -> forgotten_after
 timezone = "../etc/passwd"  -> IANA
 prices.cost_basis = "residual"  -> prices.cost_basis (gpucost.toml:1): the value 'residual' was removed; use "sku"
 engine.workers = 2  -> engine.workers (gpucost.toml:1): was removed; delete it, or set engine.name
-price_lists.litellm = "map.json"  -> price_lists.litellm (gpucost.toml:1): was removed; use the list
+price_lists.litellm = "map.json"  -> price_lists.litellm (gpucost.toml:1): was removed; use the built-in list
 call_logs = [{ name = "mine" }]  -> was removed; load the seller's bill: gpucost collect focus FILE
 gateway.own = []  -> was removed; load the seller's bill: gpucost collect focus FILE
 units = [{ gateway = "b" }]  -> was removed; count tokens at the server that makes them, and load the seller's bill for bought
@@ -216,9 +216,9 @@ shared_costs = [{ name = "n", of = "storage", split = "owner" }]  -> split = "ow
 shared_costs = [{ name = "n", of = "storage", owner = "x" }]  -> owner needs split = "owner"
 shared_costs = [{ name = "n", of = "namespaces" }]  -> of = "namespaces" needs namespaces
 shared_costs = [{ name = "n", of = "storage", namespaces = ["x"] }]  -> namespaces needs of = "namespaces"
-shared_costs = [{ name = "n", of = "namespaces", namespaces = ["x"], provider = "aws" }]  -> provider is about bills
+shared_costs = [{ name = "n", of = "namespaces", namespaces = ["x"], provider = "aws" }]  -> provider selects bills
 shared_costs = [{ name = "n", of = "gpus" }]  -> shared_costs
-shared_costs = [{ name = "n", of = "storage" }, { name = "n", of = "storage" }]  -> two are called n"""
+shared_costs = [{ name = "n", of = "storage" }, { name = "n", of = "storage" }]  -> two are named n"""
 
 
 @pytest.mark.parametrize(("file", "expected"), table(REFUSED))
@@ -229,29 +229,29 @@ def test_refused_files(home: Path, file: str, expected: str) -> None:
 
 # the only key that is wrong, and why
 LINES = """
-clusters = [{ name = "a", from = 2026-12-01, until = 2026-09-01 }]  -> clusters[0].until: should lie after from
-clusters = [{ name = "a", from = 2026-09-01, until = 2026-09-01T00:00:00 }]  -> clusters[0].until: should lie after from
+clusters = [{ name = "a", from = 2026-12-01, until = 2026-09-01 }]  -> clusters[0].until: should be after from
+clusters = [{ name = "a", from = 2026-09-01, until = 2026-09-01T00:00:00 }]  -> clusters[0].until: should be after from
 coverage.accept = [{ who = "D", why = "x", from = 2026-09-01T02:00:00Z, to = 2026-09-01 }]  \
--> coverage.accept[0].to: should lie after from
+-> coverage.accept[0].to: should be after from
 coverage.accept = [{ who = "D", why = "x", from = "never", to = 2026-09-01 }]  \
 -> coverage.accept[0].from: should look like 2026-10-03 or 2026-10-03T06:00, got 'never'
 clusters = [{ name = "a", until = 07:00:00 }]  -> clusters[0].until: should look like 2026-10-03 or 2026-10-03T06:00
-clusters = [{ name = "a", to = 2026-09-01 }]  -> clusters[0].to: no such key; did you mean clusters[0].until?
-clusters = [{ name = "a", start = 2026-09-01 }]  -> clusters[0].start: no such key; did you mean clusters[0].from?
+clusters = [{ name = "a", to = 2026-09-01 }]  -> clusters[0].to: unknown key; did you mean clusters[0].until?
+clusters = [{ name = "a", start = 2026-09-01 }]  -> clusters[0].start: unknown key; did you mean clusters[0].from?
 clusters = [{ name = "a", hours = "7-19" }]  -> clusters[0].hours: '7-19' should look like 07:00-21:00 or Mon-Fri 07:00-21:00
 clusters = [{ name = "a", hours = ["24:00-07:00"] }]  \
--> clusters[0].hours: '24:00-07:00' begins at 24:00: that is 00:00 of the next day
+-> clusters[0].hours: '24:00-07:00' begins at 24:00; write 00:00 of the next day
 clusters = [{ name = "a", hours = ["Sat 07:00-07:00"] }]  \
--> clusters[0].hours: 'Sat 07:00-07:00' ends when it begins: a whole day is 00:00-24:00
+-> clusters[0].hours: 'Sat 07:00-07:00' is empty; a whole day is 00:00-24:00
 clusters = { name = "a", until = 2026-09-01 }  -> clusters: write [[clusters]]
 coverage.accept = { to = 2026-09-01 }  -> coverage.accept: write [[coverage.accept]]
-hosts = [{ name = "a", instance = "b" }]  -> hosts[0].instance: no such key; did you mean hosts[0].instance_type?
+hosts = [{ name = "a", instance = "b" }]  -> hosts[0].instance: unknown key; did you mean hosts[0].instance_type?
 hosts = [{ name = "a", capacity_type = "preemptible" }]  -> hosts[0].capacity_type: \
 should be 'on_demand', 'spot', 'reserved', 'capacity_block' or 'flex_start', got 'preemptible'
 hosts = [{ name = "a", gpus = 0 }]  -> hosts[0].gpus: should be greater than or equal to 1, got 0
 coverage.max_bridge = "1d"  -> coverage.max_bridge: should look like 90m or 2h, got '1d'
-coverage.max_bridge = "9m"  -> coverage.max_bridge: should lie between 10m and 24h, got '9m'
-coverage.max_bridge = "25h"  -> coverage.max_bridge: should lie between 10m and 24h, got '25h'"""
+coverage.max_bridge = "9m"  -> coverage.max_bridge: should be between 10m and 24h, got '9m'
+coverage.max_bridge = "25h"  -> coverage.max_bridge: should be between 10m and 24h, got '25h'"""
 
 
 @pytest.mark.parametrize(("file", "expected"), table(LINES))
@@ -282,13 +282,13 @@ user_label = "user"
 
 def test_all_wrong_keys_are_listed_with_their_lines(home: Path) -> None:
     assert refused(home, WRONG_KEYS).splitlines()[1:] == [
-        "  stor (gpucost.toml:2): no such key; did you mean store?",
+        "  stor (gpucost.toml:2): unknown key; did you mean store?",
         "  timezone (gpucost.toml:3): should be an IANA time zone name such as Europe/Berlin, got 'Mars/Base'",
         "  idle.threshold_percent (gpucost.toml:5): should be less than or equal to 100, got 500",
         "  prometheus[0].basic_auth (gpucost.toml:8): needs one of password_file and password_env",
         "  prometheus[1].url (gpucost.toml:11): should begin with http:// or https://",
-        "  prometheus[1].tls.ca_fil (gpucost.toml:12): no such key; did you mean prometheus[1].tls.ca_file?",
-        "  clusters[0].until (gpucost.toml:16): should lie after from",
+        "  prometheus[1].tls.ca_fil (gpucost.toml:12): unknown key; did you mean prometheus[1].tls.ca_file?",
+        "  clusters[0].until (gpucost.toml:16): should be after from",
         "  hosts[0].name (gpucost.toml:17): is missing",
     ]
 

@@ -131,7 +131,7 @@ g 0 50; g 60 744
 told c not_collected 50 60; a not_collected 50 60; b not_collected 50 60; d not_collected 50 60; e not_collected 50 60; \
 f not_collected 50 60; g not_collected 50 60
 missing 10
-says all but 10.0 h in the cluster that misses most, of 7
+says all but 10.0 h in the cluster with the largest gaps, of 7
 gaps not_collected=a,b,c,d,e,f,g
 warns 10.0 h of a, b, c, d, e and 2 more clusters were not collected
 = partial
@@ -188,7 +188,7 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> N
     view = view_of(None, holed.parent, with_series=True)
     for text in (markdown(view), html(view), view.json()):
         assert HOLE in text and "nodes, pods, requests, phases" in text and "the whole period" not in text
-    assert "not collected in full" in html(view)
+    assert "not fully collected" in html(view)
     terminal = ask(holed, "report", "--month", "2026-10")
     assert (terminal.exit_code, HOLE in terminal.stdout) == (0, True)
     strict = ask(holed, "report", "--month", "2026-10", "--strict")
@@ -227,14 +227,14 @@ def test_at_most_five_gaps_are_noted(tmp_path: Path) -> None:
     fleet("\n".join(f"prod {at} {at + 50}" for at in range(0, 700, 60))).write(tmp_path / "store.duckdb")
     payload = ask(tmp_path / "store.duckdb", "report", "--format", "csv", "--month", "2026-10")
     assert payload.stderr.count("were not collected") == 5
-    assert payload.stderr.endswith("note: and 7 more such times\n")
+    assert payload.stderr.endswith("note: and 7 more such gaps\n")
 
 
 STRICT = """
 2026-10 --format csv --strict | 4 | October 2026 is incomplete: 10.0 h of prod were not collected
-2026-09 | 1 | there is no data for September 2026
+2026-09 | 1 | no data for September 2026
 2026-09 --strict | 4 | September 2026 is incomplete: 720.0 h of prod were not collected
-2099-01 --strict | 1 | there is no data for January 2099"""
+2099-01 --strict | 1 | no data for January 2099"""
 
 
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(STRICT))

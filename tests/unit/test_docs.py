@@ -160,7 +160,9 @@ def test_stages_and_paths_in_the_docs_exist() -> None:
         for name in re.findall(r"`([^`\n*]+)`", page.read_text(encoding="utf-8")):
             stage = re.fullmatch(r"(?:[a-z_/]+/)?(\d\d_\w+?)(?:\.sql)?", name)
             path = re.fullmatch(r"(?:gpucost|pricing|reports|tests|docs|\.ci)/[\w./-]+", name)
-            if stage and stage[1] not in stages or path and name != INVENTED and not (ROOT / name).exists():
+            if (stage and stage[1] not in stages) or (
+                path and name != INVENTED and not (ROOT / name).exists()
+            ):
                 missing.append(f"{page.name}: {name}")
     assert len(stages) > 150
     assert missing == []

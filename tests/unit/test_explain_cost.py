@@ -84,7 +84,7 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     estimated, billed = view.totals.estimated_cost, view.coverage.billed_cost
     assert estimated == sum(row.measures.estimated_cost for row in view.rows)
     assert billed + view.coverage.estimated_cost == view.node_totals.node_cost
-    said = f"${billed:,.2f}; ${estimated:,.2f} is an estimate until its bill is collected"
+    said = f"${billed:,.2f}; ${estimated:,.2f} are an estimate until the bill is collected"
     assert said in " ".join(terminal.render(view, 120, color=False).split())
     assert report(fleet, namespaces=("serve",)).coverage.estimated_cost == 0
 
@@ -98,7 +98,7 @@ def test_the_pods_of_a_team_and_what_is_no_part_of_its_cost(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = run(line(fleet, "team serve --top 1 --rows 1")).stdout
-    assert re.search(r"of time outside the node's life or this period +-\$3\.66\n", text)
+    assert re.search(r"time outside the node's life or this period +-\$3\.66\n", text)
     assert re.search(r"More nodes\n  and 1 more, [\d.,]+ GPU-hours, .*\$\d", text)
     found = answer(line(fleet, "team serve --month 2026-03"))
     costs = [pod["cost"] for pod in found["pods"]]
@@ -122,7 +122,7 @@ def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed) -> 
     assert prices > 1
     for rows in (prices, 0):
         text = run(line(fleet, f"namespace serve --rows {rows}")).stdout
-        assert (f"{prices} more prices in turn: --rows {prices}" in text) is (rows == 0)
+        assert (f"{prices} more prices: --rows {prices}" in text) is (rows == 0)
 
 
 def test_a_workload_down_to_its_pods(fleet: Billed) -> None:
@@ -143,11 +143,11 @@ def test_a_workload_down_to_its_pods(fleet: Billed) -> None:
 
 
 REFUSED = """
-team srve                                        | 1 | no team 'srve' held GPUs in March 2026 fix: name one that did: serve
+team srve                                        | 1 | no team 'srve' held GPUs in March 2026 fix: use a known name: serve
 team srve --day 2026-03-10                       | 1 | no team 'srve' held GPUs on 2026-03-10 fix
-namespace serve --day 2026-02-30                 | 2 | is no day
+namespace serve --day 2026-02-30                 | 2 | invalid --day
 namespace serve --day 2026-03-02 --month 2026-04 | 2 | is not in 2026-04
-namespace serve --month 2025-01                  | 1 | there is no data for January 2025
+namespace serve --month 2025-01                  | 1 | no data for January 2025
 namespace serve --cluster nowhere                | 1 | no cluster 'nowhere'
 """
 

@@ -95,12 +95,12 @@ def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_
 
 
 WRONG = """
---month 2026-09 | 1 | there is no data for September 2026
---month 2026-13 | 2 | is no month
+--month 2026-09 | 1 | no data for September 2026
+--month 2026-13 | 2 | invalid month
 -o x --pushgateway http://x | 2 | exclude each other
 --month 2026-10 --pushgateway ftp://x | 2 | --pushgateway takes a base URL
 --month 2026-10 --pushgateway http://u:p@x | 2 | without password
---month 2026-10 --pushgateway http://127.0.0.1:9 --job a/b | 2 | no name of a job
+--month 2026-10 --pushgateway http://127.0.0.1:9 --job a/b | 2 | invalid --job
 """
 
 
@@ -184,8 +184,8 @@ SETTINGS = """
 [[budgets]] / name = 'a' / amount = -1 | 1 | budgets[0].amount
 [alerts] / labels = { 'a-b' = 'x' } | 1 | a-b is no label name
 [alerts] / idle_minute = 5 | 1 | did you mean alerts.idle_minutes?
-[prometheus] / cluster_label = 'a)b' | 2 | 'a)b' is no label name
-[activity] / device_metric = 'a b' | 2 | 'a b' is no metric name
+[prometheus] / cluster_label = 'a)b' | 2 | invalid label name 'a)b'
+[activity] / device_metric = 'a b' | 2 | invalid metric name 'a b'
 """
 
 
@@ -219,7 +219,7 @@ def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.Mon
     october = changed(store, "october", f"UPDATE collected SET to_ms = {int(november.timestamp()) * 1000}")  # noqa: S608
     monkeypatch.setattr("gpucost.questions.request.Request.now", november.replace(hour=2))
     result = run(f"export openmetrics --store {october}")
-    assert "skipped month_to_date: there is no data for November 2026" in result.stderr
+    assert "skipped month_to_date: no data for November 2026" in result.stderr
     assert _values(result.stdout, "gpucost_fleet_cost") == [0]
 
 
@@ -303,7 +303,7 @@ def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
     theirs.mkdir()
     (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")
     (tmp_path / "thesis.txt").write_text("years of work")
-    check_end("export chart --image 'a\" b' --out ours", "2", "--image 'a\" b' is not valid in Kubernetes")
+    check_end("export chart --image 'a\" b' --out ours", "2", "invalid --image 'a\" b' for Kubernetes")
     for out in (theirs, tmp_path, tmp_path / "thesis.txt"):
         check_end(f"{CHART} {out}", "2", "is not a gpucost chart")
     assert {path.name for path in tmp_path.rglob("*")} == {"theirs", "Chart.yaml", "thesis.txt"}

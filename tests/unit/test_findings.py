@@ -14,20 +14,22 @@ import pytest
 import yaml
 
 from gpucost.config.model import Config
+from gpucost.options import WorkloadSelection
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import (
-    Candidate,
     Finding,
+    Findings,
     Freed,
     WhatIfQuery,
     WhatIfResult,
-    is_fitting,
+    answered,
     open_hours,
     patches,
     ranked,
 )
 from gpucost.render.templates import fill
+from gpucost.whatif.fleet import Scope, is_fitting
 from tests.text_tables import named_rows, text_rows
 from tests.unit.whatif_costs import listed
 
@@ -41,10 +43,11 @@ def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
     for glob in (*names, *["Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"]):
         fitting = [name for name in names if fnmatchcase(name, glob) or name == glob]
         assert [name for name in names if is_fitting(name, glob)] == fitting, glob
-    options = (("--idle-minutes", "60"),)
-    question = WhatIfQuery("schedule", "eu one", "n", ("Job/a-*",), options)
+    scope = Scope(clusters=("eu one",), namespaces=("m", "n"), workloads=("Job/a-*",))
+    question = WhatIfQuery("schedule", scope, ("--idle-minutes", "60"))
     assert question.words(savings.period_words(Config(), MONTH)) == (
-        "gpucost whatif schedule --month 2026-02 --cluster 'eu one' --namespace n --workload 'Job/a-*' --idle-minutes 60"
+        "gpucost whatif schedule --month 2026-02 --namespace m --namespace n --workload 'Job/a-*' --cluster 'eu one'"
+        " --idle-minutes 60"
     )
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
     span = "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z"
@@ -53,16 +56,27 @@ def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
 
 def _candidate(
     kind: str, *workloads: str, waste: int = 100, questions: tuple[WhatIfQuery, ...] = (), subject: str = "s"
-) -> Candidate:
-    finding = Finding(
+) -> Finding:
+    return Finding(
         kind=kind, title="", cluster="c", namespace="n", team="t", subject=subject, evidence="", waste_gpu_hours=1.0,
-        cost=Decimal(1000), saving=Decimal(waste), command=None, advice="", measured="", patch=None,
-        owners=frozenset(("c", "n", name) for name in workloads),
+        cost=D(1000), saving=D(0 if questions else waste), command=None, advice="", measured="", patch=None,
+        owners=frozenset(("c", "n", name) for name in workloads), questions=questions,
     )  # fmt: skip
-    return Candidate(finding, questions)
 
 
 ASK, OTHER = WhatIfQuery("schedule"), WhatIfQuery("spot")
+
+
+def _result(saving: str, needs_work: str = "0", freed: str = "0") -> WhatIfResult:
+    return WhatIfResult(D(saving), D(freed), D(needs_work), D(1000))
+
+
+def _found(
+    candidates: list[Finding], answers: dict[WhatIfQuery, WhatIfResult], months: str, words: tuple[str, ...]
+) -> Findings:
+    """Findings of at least 50 a month."""
+    proposed = [answered(one, answers, D(months), D(50), words) for one in candidates]
+    return Findings.of(*ranked(proposed, D(50)), MONTH, "USD", D(50))
 
 
 CANDIDATES = {
@@ -99,14 +113,9 @@ def test_findings_are_ranked_and_no_work_counts_twice(
     candidates: str, ask: str, other: str, months: str, passed_over: str, expected: str
 ) -> None:
     """What schedules and spot save; each finding saves at least 50 a month."""
-    answers = {
-        question: WhatIfResult(D(1000), *map(D, text.split(",")))
-        for question, text in ((ASK, ask), (OTHER, other))
-        if text
-    }
+    answers = {question: _result(*text.split(",")) for question, text in ((ASK, ask), (OTHER, other)) if text}
     chosen = [CANDIDATES[name.replace("_", " ")] for name in candidates.split()]
-    period = ("--month", "2026-02")
-    found = ranked(chosen, answers, months=D(months), minimum=D(50), period=period)
+    found = _found(chosen, answers, months, ("--month", "2026-02"))
     told = listed(found.findings, "kind saving saving_per_month is_bound command")
     assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
     assert found.passed_over == int(passed_over)
@@ -114,9 +123,8 @@ def test_findings_are_ranked_and_no_work_counts_twice(
 
 
 def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -> None:
-    answers = {ASK: WhatIfResult(D(1000), D(100)), OTHER: WhatIfResult(D(1000), D(0), freed=D(100))}
-    nodes = _candidate("empty_nodes", questions=(ASK,))
-    empty = nodes._replace(finding=replace(nodes.finding, empty=frozenset({"on_demand"})))
+    answers = {ASK: _result("100"), OTHER: _result("0", freed="100")}
+    empty = replace(_candidate("empty_nodes", questions=(ASK,)), empty=frozenset({"on_demand"}))
     chosen = [
         _candidate("steady_on_demand", "steady", questions=(ASK,)),
         _candidate("idle_workload", "idle", questions=(ASK,)),
@@ -124,9 +132,29 @@ def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -
         _candidate("data_stall", "waits"),
         empty,
     ]
-    found = ranked(chosen, answers, months=D(1), minimum=D(50), period=())
+    found = _found(chosen, answers, "1", ())
     assert len(found.findings) == 5
     assert found.freed == Freed(frozenset({("c", "n", "idle")}), frozenset({"on_demand"}))
+
+
+def test_finding_of_several_namespaces_is_about_each_of_them() -> None:
+    notebooks = replace(
+        _candidate("idle_notebook"),
+        namespace=None,
+        team="red, blue",
+        owners=frozenset({("c", "m", "StatefulSet/a"), ("c", "n", "StatefulSet/b")}),
+    )
+    found = Findings.of([notebooks, _candidate("between_jobs")], 0, MONTH, "USD", D(50))
+    for about, count in (
+        ({}, 2),
+        ({"clusters": ("c",)}, 2),
+        ({"namespaces": ("m",)}, 1),
+        ({"namespaces": ("n",), "teams": ("blue",)}, 1),
+        ({"namespaces": ("n",), "workloads": ("a",)}, 0),
+        ({"teams": ("green",)}, 0),
+        ({"clusters": ("d",)}, 0),
+    ):
+        assert len(found.narrowed(WorkloadSelection(**about)).findings) == count, about
 
 
 def test_patches_ask_for_the_size_that_was_used() -> None:

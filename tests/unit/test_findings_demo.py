@@ -110,7 +110,7 @@ def test_commitments_leave_out_what_other_findings_free(sample: Config, where: s
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
-    result = savings._Scenarios(sample, Store(sample.store), MONTH).reserve(WhatIfQuery("reserve"))
+    result = savings._Scenarios(sample, Store(sample.store), MONTH).answer(WhatIfQuery("reserve"))
     # training moves to spot, by a finding of its own; what stays of g4dn.12xlarge is in use for 81 % of the hours
     found = answer(f"whatif reserve {where}")
     kinds = [[row["family"].split()[-1] for row in best] for best in (result.figures["best"], found["best"])]
@@ -128,7 +128,7 @@ def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news
     whole = answer(f"findings --team research --top 2 {where}")
     research = [one.command for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == research[:2]
-    check_end(f"findings {where} --month 2020-01", "1", "nothing held GPUs in 2020-01-01")
+    check_end(f"findings {where} --month 2020-01", "1", "nothing held GPUs in January 2020")
 
 
 def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
@@ -243,7 +243,7 @@ def test_spot(demo: Config) -> None:
     least, most = (answer["today"]["cost"] - answer["ranges"][0][end] for end in ("high", "low"))
     given = {one["name"]: one["value"] for one in answer["assumptions"]}
     rates = {name.removeprefix("interruptions of "): value for name, value in given.items()}
-    spot = {name.split()[2]: value for name, value in given.items() if name.startswith("price of")}
+    spot = {name.split()[3]: value for name, value in given.items() if name.startswith("spot price of")}
     restart = given["restart (provision, pull, load)"] / 60
     fleet = october(demo)
     draw = random.Random(20261001)

@@ -384,7 +384,7 @@ def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error
 ) -> None:
     for version, kind in (("1.2", "parquet"), ("1.3", "csv")):
         assert save(billed_fleet, version, kind)[1].read_bytes() == files[version, kind].read_bytes()
-    with pytest.raises(GpucostError, match="nothing of 2025-01 costs anything"):
+    with pytest.raises(GpucostError, match="no cost found for 2025-01"):
         focus.focus_file(
             billed_fleet.config, billed_fleet.store, "2025-01", "1.2", "csv", billed_fleet.folder / "none.csv"
         )

@@ -168,7 +168,7 @@ def test_links_in_answers_lead_to_no_other_server(urls: str) -> None:
     Server.elsewhere.clear()
     config = Config(azure=Azure(retail_prices_url=f"{urls}/linked"))
     azure = AzurePrices(config, [], [], date(2026, 10, 1), lambda _: None)
-    with pytest.raises(GpucostError, match="leads to another server"):
+    with pytest.raises(GpucostError, match="redirects to another server"):
         azure.fetch()
     assert not Server.elsewhere
 

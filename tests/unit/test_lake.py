@@ -67,7 +67,7 @@ def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: Gr
     # those that touch these days or the five hours beside them, two in a task
     done = {"inventory": 2, "price": 1, "days": 1, "attribute": 2, "warnings": 1}
     assert [(run.days, run.unchanged, run.done) for run in grown_lake.runs] == [(3, 0, done), (3, 1, done)]
-    assert "data that is newer than its figures" in "".join(grown_lake.notes)
+    assert "newer data than its figures" in "".join(grown_lake.notes)
     files = open_files(str(grown_lake.url), grown_lake.config)
     named = {file.name for one in manifest.read(files).manifests for file in one.files}
     assert set(files.names("raw")) == named
@@ -126,7 +126,7 @@ def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_delete
     monkeypatch.setattr(manifest, "refuse_clash", overtaken)
     export(other_config, other, url)
     files = open_files(str(url), config)
-    with pytest.raises(StoreError, match="two writers hold") as caught:
+    with pytest.raises(StoreError, match="two writers have") as caught:
         manifest.read(files)
     place = re.search(r"delete (\S+\.json)", str(caught.value.fix))
     assert place and call("lake", "info", str(url))[0].count("main") == 2
@@ -191,18 +191,18 @@ def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(lake: 
         attribute(other, lake.url)
     assert current.read_bytes() == before
     current.unlink()
-    with pytest.raises(NoDataError, match="nothing is attributed"), opened(lake.config, lake.url):
+    with pytest.raises(NoDataError, match="has no figures"), opened(lake.config, lake.url):
         pass
 
 
 def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(lake: GrownLake, tmp_path: Path) -> None:
-    with pytest.raises(NoDataError, match="there is no lake"):
+    with pytest.raises(NoDataError, match="lake not found"):
         manifest.read(open_files(str(tmp_path / "none"), Config()))
     files = open_files(str(lake.url), lake.config)
     file = next((lake.url / "_gpucost/manifests").rglob("*.json"))
     told = json.loads(file.read_text())
     newer = [json.dumps({**told, name: told[name] + 1}) for name in ("format", "schema")]
-    for text, refused in ((newer[0], "newer gpucost"), (newer[1], "newer gpucost"), ("{", "no manifest")):
+    for text, refused in ((newer[0], "newer gpucost"), (newer[1], "newer gpucost"), ("{", "not a manifest")):
         file.write_text(text)
         with pytest.raises(StoreError, match=refused):
             manifest.read(files)

@@ -95,7 +95,7 @@ def test_the_parts_of_a_change_still_add_up(dead: Path) -> None:
     assert payload["parts"]["not_collected"] == pytest.approx(7 * 24 * 33.84)
     assert sum(payload["parts"].values()) == pytest.approx(payload["cost_change"])
     assert payload["after"]["coverage"]["not_collected_hours"] == 168
-    assert "billed while nobody saw who held the GPUs" in ask(dead / "store.duckdb", *words).stdout
+    assert "billed time without metrics of the GPUs' holders" in ask(dead / "store.duckdb", *words).stdout
 
 
 def test_metrics_tell_it(tmp_path: Path) -> None:

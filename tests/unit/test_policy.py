@@ -67,7 +67,7 @@ def rules_of(found: dict[str, Any]) -> dict[str, Any]:
 
 VIOLATIONS = """
     batch-on-spot jobs Job/embed-1: a pod was on demand for 5.0 h
-    idle-notebooks ml StatefulSet/ann-notebook: idle for 30.0 h at a stretch
+    idle-notebooks ml StatefulSet/ann-notebook: idle for 30.0 h without a break
     long-training-on-demand ml PyTorchJob/bert: a pod was on demand for 26.0 h"""
 
 
@@ -121,7 +121,7 @@ def test_pods_are_judged_by_their_whole_lives(broken: Path) -> None:
     late = violations("20-29")
     # 26 hours, six of them in the period
     assert listed(late["long-training-on-demand"], "evidence gpu_hours") == "a pod was on demand for 26.0 h 6"
-    assert listed(late["idle-notebooks"], "evidence gpu_hours") == "idle for 30.0 h at a stretch 9"
+    assert listed(late["idle-notebooks"], "evidence gpu_hours") == "idle for 30.0 h without a break 9"
     # five hours, one of them in the period, which min_gpu_hours lets pass
     assert listed(violations("4-6")["batch-on-spot"], "subject gpu_hours") == "Job/embed-1 1"
     # three hours before its stretch began
@@ -160,7 +160,7 @@ def test_rules_agree_with_whatif_spot(
 def test_notebooks_without_activity_are_unknown(tmp_path: Path) -> None:
     notebooks = rules_of(answer(make(tmp_path, PODS, is_measured=False)))["idle-notebooks"]
     assert (notebooks["status"], notebooks["checked"]) == ("unknown", 0)
-    assert "the activity of no notebook was measured" in notebooks["missing"]
+    assert "the activity of the notebooks was not measured" in notebooks["missing"]
 
 
 def test_work_of_unknown_capacity_type_is_unknown() -> None:
@@ -173,15 +173,15 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
     facts = Facts([batch, training], costs, month, lambda *_: ([], ()), lambda: frozenset())
     rules = [rule for rule in read_rules(None) if rule.kind in ("spot_for_batch", "on_demand_training")]
     found = {(one.status, one.missing) for one in (_checked(rule, facts) for rule in rules)}
-    assert found == {("unknown", "no capacity type is known: it is not known what runs on demand")}
+    assert found == {("unknown", "no capacity type is known, so on-demand usage is unknown")}
 
 
 WRONG = r"""
-kind = "idle_notebooks" | kind = "notebooks" | line 13 in \[\[rules\]\] 2: 'notebooks' is no kind
+kind = "idle_notebooks" | kind = "notebooks" | line 13 in \[\[rules\]\] 2: invalid kind 'notebooks'
 hours = 4       | hour = 4        | line 15 in .*: unknown key 'hour'
 hours = 4       | hours = 0       | line 15 in .*: hours: should be greater than 0, got 0
 hours = 4       |                 | idle_notebooks needs hours
-"idle-notebooks" | "batch-on-spot" | two rules called 'batch-on-spot'
+"idle-notebooks" | "batch-on-spot" | two rules are named 'batch-on-spot'
 """
 
 

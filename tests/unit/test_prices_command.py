@@ -101,7 +101,7 @@ def test_a_part_of_a_gpu_costs_its_part() -> None:
 def test_spot_as_dear_as_on_demand_is_no_discount() -> None:
     words = "p5.48xlarge --region us-east-1 --purchase-option spot"
     assert [row["spot_discount_percent"] for row in asked(words)["rows"]] == [75.0, 0.0]
-    assert "there is no discount there" in run(f"prices {words}").stdout
+    assert "spot at 0 % off has the on-demand price" in run(f"prices {words}").stdout
 
 
 def test_without_a_name_every_gpu_model_has_one_row() -> None:
@@ -180,7 +180,7 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
 
 def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
     shown = run("prices p5.48xlarge").stdout
-    assert "CNY stand last, unconverted" in shown and "CNY 400.0000" in shown
+    assert "CNY are last, unconverted" in shown and "CNY 400.0000" in shown
     (work / "gpucost.toml").write_text("[prices]\nfx = { CNY = 0.125 }\n")
     rows = asked("p5.48xlarge --purchase-option on_demand")["rows"]
     assert cells(rows[:1], "region price_per_hour currency listed_price_per_hour listed_currency") == [
@@ -311,19 +311,19 @@ def test_old_prices_are_named_with_the_figure() -> None:
     text = run("quote p5.48xlarge --hours 10").stdout
     headline = text.partition("Ways to buy")[0]
     assert "Spot" in headline and "a price of 2025-11-30, 356 days ago" in headline
-    assert "spot is interrupted" in text and "1 price is over 90 days old" in text
+    assert "the cost of spot does not include" in text and "1 price is over 90 days old" in text
 
 
 REFUSED = """
-| what to quote is missing
+| the GPUs or the price are missing
 H100 --count 2 | --count counts instances, and H100 is a GPU model
 H100 | the number of GPUs is missing: H100 is a GPU model
-H100 --gpus 8 --count 1 | --count and --gpus both say
-H100 --hours 1 --days 1 | --hours and --days both say
---price 3 --price-per gpu | how many GPUs --price is for is not known
---price 3 --gpus 2 | how many nodes --price is for is not known
---own own.toml | how many GPUs the own nodes should have is not known
-H100 --hours 0 | '0' is no number above 0
+H100 --gpus 8 --count 1 | --count and --gpus exclude each other
+H100 --hours 1 --days 1 | --hours and --days exclude each other
+--price 3 --price-per gpu | the number of GPUs of --price is missing
+--price 3 --gpus 2 | the number of nodes of --price is missing
+--own own.toml | the number of GPUs of the own nodes is missing
+H100 --hours 0 | '0' is not a number above 0
 """
 
 

@@ -131,7 +131,7 @@ def test_every_zone_has_its_mean(folder: Path) -> None:
 
 
 def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
-    assert "there is no store" in refused("p3.2xlarge")
+    assert "store not found" in refused("p3.2xlarge")
     # what an instance was charged is no price of the market
     (folder / "feed").write_text(FEED_HEAD + feed_line("2024-09-01 07:00:00"))
     call("collect", "spot", "feed")

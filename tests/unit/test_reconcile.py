@@ -116,7 +116,7 @@ def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_acc
     assert result.lines["settled_in_other_periods"] == 0
     assert abs(result.difference) < CENT
     assert [problem.partition(" instance-hours ")[2] for problem in result.problems] == [
-        "were billed without their cost, or a part of it, for no named reason"
+        "were billed without all of their cost, for an unknown reason"
     ]
     assert sum(machine.cost for machine in result.unbilled) > 0
 
@@ -144,5 +144,5 @@ def test_a_charge_across_local_midnight_has_one_rate(billed_fleet: Billed, tmp_p
 
 def test_a_month_without_a_bill_ends_with_4(billed_fleet: Billed) -> None:
     files = f"--config {billed_fleet.folder}/gpucost.toml --store {billed_fleet.store.path}"
-    message = "no bill of 2026-02 was collected; there are 2026-03"
+    message = "no bill of 2026-02 was collected; bills exist for 2026-03"
     check_end(f"reconcile --month 2026-02 {files}", "4", message)

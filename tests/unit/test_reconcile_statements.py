@@ -141,7 +141,7 @@ def test_each_row_is_in_one_class_and_classes_add_up(name: str, answers: Answers
     assert found.problems == (IN_PART if name == "an hour without its cost" else ())
 
 
-IN_PART = ("1.0 instance-hours were billed without their cost, or a part of it, for no named reason",)
+IN_PART = ("1.0 instance-hours were billed without all of their cost, for an unknown reason",)
 
 
 def test_a_machine_s_billed_cost_is_shared_as_its_effective_cost_to_the_last_digit(answers: Answers) -> None:
@@ -177,8 +177,8 @@ def test_bought_tokens_cost_what_their_rows_do_after_discounts(con: duckdb.DuckD
 
 def test_what_goes_to_no_class_is_named_and_keeps_the_account_open(answers: Answers) -> None:
     found = answers["a machine that costs more than its rows"]()
-    assert found.problems == ("-1.00 USD of effective cost went to no class",)
-    assert found.sentence.endswith("-1.00 USD of effective cost went to no class")
+    assert found.problems == ("-1.00 USD of effective cost is in no class",)
+    assert found.sentence.endswith("-1.00 USD of effective cost is in no class")
 
 
 def test_a_machine_in_a_currency_without_a_rate_is_an_error(answers: Answers) -> None:

@@ -99,5 +99,5 @@ def test_sql_answers_for_the_configuration_it_is_called_with(
     monkeypatch.setattr(pipeline, "_attribute", Mock(side_effect=failure))
     assert teams(config) == ["two"]
     assert notes == [
-        "note: costs are those of the configuration that the store was attributed for last: cannot write the store"
+        "note: costs are from the last configuration that the store was attributed for: cannot write the store"
     ]

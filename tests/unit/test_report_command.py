@@ -189,9 +189,9 @@ def test_a_team_is_in_one_of_the_periods(six_days: Path) -> None:
 
 
 NOT_COMPARED = """
-2026-10 soon                   | 2 | 'soon' is no period
+2026-10 soon                   | 2 | invalid period 'soon'
 2026-10-05..2026-10-01 2026-10 | 2 | empty
-2026-10-01 2026-10-02 --by pod | 2 | not compared by 'pod'
+2026-10-01 2026-10-02 --by pod | 2 | --by 'pod' is not supported
 2026-08 2026-10                | 1 | no data for August 2026
 """
 

@@ -108,7 +108,7 @@ def test_a_narrowed_report_and_shared_costs(store: Path, page: str) -> None:
     assert ">Unallocated by weekday" not in render(view(store, teams=("research",)))
     shared = render(view(store, share_unallocated="proportional"))
     assert shared.count("Cost by team before sharing, by day") > 1 and "before sharing" not in page
-    note = 'before it is shared. What each was charged is in the column Charged of <a href="#'
+    note = 'before sharing. The charged amounts are in the column Charged of <a href="#'
     section = shared.partition(f'<section id="{shared.partition(note)[2].partition(chr(34))[0]}">')[2]
     assert ">Charged<" in section.partition("</section>")[0]
 
@@ -150,7 +150,7 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     told = reconciled(Config(), Store(store), query, billed)
     assert told.coverage.reconciliation == (
         "bill of aws (final, billing period 2026-10 UTC): 1,200.00 USD billed, 110.00 USD effective; "
-        "100.00 USD for 3 GPU machines = 70.25 attributed to teams + 29.75 unallocated: nobody held the GPUs; every cent is named"
+        "100.00 USD for 3 GPU machines = 70.25 attributed to teams + 29.75 unallocated GPUs; every cent is explained"
     )
     assert told.coverage.reconciliation in Page(render(told)).texts
     assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is billed

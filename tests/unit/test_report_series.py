@@ -163,7 +163,7 @@ def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(con: Connection, widt
     text = render(replace(view(con), sections=(table,)), width, color=False)
     head = next(line for line in text.splitlines() if "Change" in line)
     assert [name in head for name in GROUP] == [shown] * 3
-    left_out = "Left out for lack of room: Price, Volume, Mix; --format markdown has all."
+    left_out = "Columns left out to fit the width: Price, Volume, Mix; --format markdown has all."
     assert (left_out in " ".join(text.split())) is not shown
 
 

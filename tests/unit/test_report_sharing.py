@@ -291,7 +291,7 @@ def test_a_rule_that_comes_to_nothing_is_said(con: Connection) -> None:
     rules = "storage name='of gcp' provider=gcp; namespaces name=none namespaces=no-such-*; storage"
     warnings = ask(con, rules=rules).coverage.warnings
     found = [one.message.partition(":")[0] for one in warnings if one.code == "shared_cost_empty"]
-    assert found == ["shared cost of gcp came to nothing", "shared cost none came to nothing"]
+    assert found == ["shared cost of gcp is zero", "shared cost none is zero"]
 
 
 def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(own: Connection) -> None:

@@ -74,7 +74,7 @@ def test_what_is_said_of_files() -> None:
     told = text(jobs("1 0 60 n1 1"))
     # one file that cannot be read, and none is loaded
     assert "line 2" in collect(told, told[:-30], code=1)
-    assert "there is no store" in call("report", code=1)[1]
+    assert "store not found" in call("report", code=1)[1]
     assert "may be cut off" in collect(told[:-1], NODES)
     assert "may be cut off" not in collect(told, NODES)
     fields = "JobID,Account,State,Start,End,NodeList,AllocTRES"

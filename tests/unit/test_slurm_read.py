@@ -76,19 +76,19 @@ def test_zipped_text_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("what is this\n", "no header"),
-        ("JobID|State|Start|End\n1|COMPLETED|1|2\n", "no field AllocTRES"),
-        ("JobID|State|Start|End|AllocTRES\n1|COMPLETED|1|2|gres/gpu=1\n", "no field NodeList"),
+        ("what is this\n", "the header is missing"),
+        ("JobID|State|Start|End\n1|COMPLETED|1|2\n", "field missing: AllocTRES"),
+        ("JobID|State|Start|End|AllocTRES\n1|COMPLETED|1|2|gres/gpu=1\n", "field missing: NodeList"),
         (WHOLE[:-30], "line 2: there are"),
-        (WHOLE[:-12], "line 2: the file ends within"),
-        (WHOLE.replace("job-1", "a|b\nc"), "line 2: there are 16 fields for 15 columns, and no one way"),
-        (WHOLE + "1\n" * 40_000, "line 3: there are 1 fields for 15 columns, and no one way"),
-        (WHOLE.replace("COMPLETED", "gpu"), "line 2: 'gpu' is no state"),
-        (WHOLE.replace(f"n1|{HELD}", f"{HELD}|n1"), "line 2: 'n1' is no alloctres"),
-        (WHOLE.replace(f"|{T}|{T + 60}|", f"|soon|{T + 60}|"), "line 2: 'soon' is no time"),
-        (WHOLE.replace("|n1|", "|n[1-|"), "no list of nodes"),
-        ("       JobID      State  Start\n------------ ---------- ------\n", "columns for people"),
-        ('{"jobs": [', "no whole JSON"),
+        (WHOLE[:-12], "line 2: the file is truncated in"),
+        (WHOLE.replace("job-1", "a|b\nc"), "line 2: there are 16 fields for 15 columns, and no unique way"),
+        (WHOLE + "1\n" * 40_000, "line 3: there are 1 fields for 15 columns, and no unique way"),
+        (WHOLE.replace("COMPLETED", "gpu"), "line 2: invalid state 'gpu'"),
+        (WHOLE.replace(f"n1|{HELD}", f"{HELD}|n1"), "line 2: invalid alloctres 'n1'"),
+        (WHOLE.replace(f"|{T}|{T + 60}|", f"|soon|{T + 60}|"), "line 2: invalid time 'soon'"),
+        (WHOLE.replace("|n1|", "|n[1-|"), "not a list of nodes"),
+        ("       JobID      State  Start\n------------ ---------- ------\n", "columns are for people"),
+        ('{"jobs": [', "not complete JSON"),
         ('{"errors": [{"error": "no rights"}], "jobs": []}', "no rights"),
         ('{"partitions": []}', "has no jobs"),
     ],
@@ -106,7 +106,7 @@ def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp
     runs, notes = read(tmp_path, told, timezone=ZoneInfo("Europe/Berlin"))
     assert notes.has_local_times
     assert runs["start_ms"] == [datetime(2026, 10, 24, 23, 30, tzinfo=UTC).timestamp() * 1000]
-    with pytest.raises(DataError, match="line 2: from Start to End is an hour off Elapsed"):
+    with pytest.raises(DataError, match="line 2: Start to End is an hour off Elapsed"):
         read(tmp_path, told)
     assert not read(tmp_path, text([run | {"Start": f"{start}+0200"}]))[1].has_local_times
 

@@ -121,7 +121,7 @@ def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
     ids=["a text", "none", "no row"],
 )
 def test_a_row_of_azure_without_a_list_of_prices_is_refused(row: object) -> None:
-    with pytest.raises(BadFact, match=r"a row (holds no spotPrices|is no object)"):
+    with pytest.raises(BadFact, match=r"a row (has no spotPrices|is not an object)"):
         azure._prices(row, {})
 
 

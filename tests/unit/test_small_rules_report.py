@@ -53,7 +53,7 @@ def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
     assert [(tmp_path / name / "text").read_text() for name in "ab"] == ["b", "a"]
 
 
-@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such times")])
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such gaps")])
 def test_more_than_three_times_that_were_not_collected_are_counted(count: int, more: str) -> None:
     starts = [NOON + timedelta(days=day) for day in range(count)]
     until = timedelta(hours=1)
@@ -147,7 +147,7 @@ def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> N
 
 
 def test_positions_add_up() -> None:
-    one = Position(Decimal(3), "USD", 4.0, 0.5, {"a": 1})
+    one = Position(Decimal(3), "USD", 4.0, 0.5)
     assert one + Position(Decimal(6), "USD", 8.0, 1.0) == Position(Decimal(9), "USD", 12.0, 1.5)
 
 

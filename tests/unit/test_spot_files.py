@@ -81,7 +81,7 @@ def test_overlapping_snapshots_load_each_fact_once(store: Store, tmp_path: Path)
     (snapshots / "LICENSE").write_text("MIT\n")
     (result,), (again,) = (import_spot(store, [snapshots]) for _ in range(2))
     assert (counts(result), counts(again), len(rows(store))) == ((3, 1, 0), (0, 4, 0), 3)
-    assert result.notes == ["passed over what holds no spot prices: LICENSE"]
+    assert result.notes == ["skipped files without spot prices: LICENSE"]
     with store.read() as con:
         assert con.execute("SELECT count(*) FROM loads").fetchall() == [(1,)]
     # a fact told differently is corrected, and an answer that goes on is noted
@@ -139,27 +139,27 @@ GOOD_LINE = feed_line("2026-09-01 07:00:00")
 
 # what is wrong with a change of a price, and with a line of a feed
 WRONG = """
-price=-1                     | SpotPrice '-1' is no price above zero
+price=-1                     | SpotPrice '-1' is not a price above zero
 price=0.000000               | SpotPrice '0.000000'
 price=NaN                    | SpotPrice 'NaN'
-when=2026-13-04 price=1      | Timestamp '2026-13-04T00:00:00.000Z' is no moment
-price=1 zone=moon            | AvailabilityZone 'moon' names no region"""
+when=2026-13-04 price=1      | Timestamp '2026-13-04T00:00:00.000Z' is not a time
+price=1 zone=moon            | AvailabilityZone 'moon' contains no region"""
 WRONG_LINES = """
 1.234                        | free     | MarketPrice 'free'
 SpotUsage                    | BoxUsage | UsageType 'USW2-BoxUsage:p3.2xlarge'"""
 UNUSABLE: list[tuple[str | bytes, str]] = [
-    (HALF, "is no whole JSON: "),
-    (answer(DAYS)[:-1], "is no whole JSON: "),
+    (HALF, "is not complete JSON: "),
+    (answer(DAYS)[:-1], "is not complete JSON: "),
     ("{not json}", "line 1 column 2"),
-    ('{"ResultsByTime": []}', "no SpotPriceHistory"),
+    ('{"ResultsByTime": []}', "without SpotPriceHistory"),
     ("", "is empty"),
     ("a,b\n1,2\n", "neither answers nor a data feed"),
     (answer([*DAYS, {"InstanceType": "p3.2xlarge"}]), "row 4: AvailabilityZone is missing"),
-    (answer([*DAYS, 7]), 'row 4: "7" is no change of a price'),  # type: ignore[list-item]
-    (f"{FEED_HEAD}{GOOD_LINE}\n{GOOD_LINE[:-30]}", "line 4: 9 fields are expected"),
+    (answer([*DAYS, 7]), 'row 4: "7" is not a price change'),  # type: ignore[list-item]
+    (f"{FEED_HEAD}{GOOD_LINE}\n{GOOD_LINE[:-30]}", "line 4: expected 9 fields"),
     (FEED_HEAD.replace("Charge ", "") + GOOD_LINE, "line 2: the fields are not"),
-    (gzip.compress(answer(DAYS * 50).encode())[:-20], "breaks off"),
-    (b"\xff\xfe\x00{", "is no text"),
+    (gzip.compress(answer(DAYS * 50).encode())[:-20], "is cut off"),
+    (b"\xff\xfe\x00{", "is not text"),
 ]
 for told, message in text_rows(WRONG):
     UNUSABLE.append((answer([*DAYS, change(**{"when": "2026-09-04"} | words(told))]), f"row 4: {message}"))
@@ -180,10 +180,10 @@ def test_nothing_is_loaded_where_one_file_cannot_be_used(
 
 
 def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no file or directory"):
+    with pytest.raises(UsageError, match="does not exist"):
         import_spot(store, [write(tmp_path / "good.json", *DAYS), tmp_path / "missing.json"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(GpucostError, match="holds no file of spot prices"):
+    with pytest.raises(GpucostError, match="contains no files of spot prices"):
         import_spot(store, [tmp_path / "empty"])
     assert not store.exists
 

@@ -95,9 +95,9 @@ active_to_ms
 Deployment/w | blue | inference | 4 | 0 | 10800000 | 120 | 40 | 80 | 25 | 7200000
 Job/other | red | other | 1 | 7200000 | 14400000 | 10 | 10 | 0 | 10 | 10800000
 
-workload nodes cost on_demand_cost on_demand_gpu_ms most_pods p95 asked most_used unused_gpu_ms
-Deployment/w | ['a', 'b'] | 11 | 8 | 80 | 2 | 0.5 | 4 | 3 | 20
-Job/other | ['a'] | 7 | 7 | 10 | 1 | - | - | - | 0
+workload nodes cost on_demand_gpu_ms most_pods p95 asked most_used unused_gpu_ms
+Deployment/w | ['a', 'b'] | 11 | 80 | 2 | 0.5 | 4 | 3 | 20
+Job/other | ['a'] | 7 | 10 | 1 | - | - | - | 0
 
 = buckets and active hours are of their own workload
 questions/findings/workloads

@@ -45,7 +45,7 @@ def store(tmp_path: Path, only_read: Store) -> Store:
 
 
 def test_a_missing_store_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no store") as caught, Store(tmp_path / "none").read():
+    with pytest.raises(StoreError, match="store not found") as caught, Store(tmp_path / "none").read():
         pass
     assert caught.value.fix == "gpucost collect prometheus"
 
@@ -121,7 +121,7 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
     text.write_text("not a database\n" * 1000)
     with duckdb.connect(str(foreign)) as con:
         con.execute("CREATE TABLE theirs (a INTEGER)")
-    files = {"cannot be opened as a store": text, "is a directory": tmp_path, "no directory": tmp_path / "no" / "where",
+    files = {"cannot be opened as a store": text, "is a directory": tmp_path, "directory not found": tmp_path / "no" / "where",
              "not a gpucost store": foreign}  # fmt: skip
     for message, path in files.items():
         with pytest.raises(StoreError, match=message), Store(path).write():

@@ -88,7 +88,7 @@ def test_a_store_runs_nothing_of_its_own(what: str, sql: str, store: Store, tmp_
     with duckdb.connect(str(store.path)) as con:
         con.execute(sql.format(secret))
     name = "schema more" if what == "view more.mine" else what
-    with pytest.raises(StoreError, match=f"holds a {name} that gpucost did not make"):
+    with pytest.raises(StoreError, match=f"contains a {name} that gpucost did not create"):
         store.query("SELECT 1")
 
 
@@ -113,7 +113,7 @@ def test_a_store_cannot_answer_for_the_program(store: Store, tmp_path: Path) -> 
     with duckdb.connect(str(store.path)) as con:
         con.execute(ANSWERS.format(version=latest_version(), file=secret))
     for use in (lambda: store.query("FROM leak"), store.info, lambda: write_a_row(store)):
-        with pytest.raises(StoreError, match="that gpucost did not make") as caught:
+        with pytest.raises(StoreError, match="that gpucost did not create") as caught:
             use()
         assert "planted" not in caught.value.message
 

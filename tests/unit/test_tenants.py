@@ -139,7 +139,7 @@ def test_tokens_of_tenants_and_what_is_said_without_any(fleet_of_all: tuple[Any,
     assert cached["a"] == pytest.approx(4_000_000, rel=1e-6)
     (unserved,) = (row for row in by(fleet_of_all, "unserved", "tenant").rows if row["cost"])
     assert unserved["unserved_cost"] == 96
-    assert any("no tenant is known" in note for note in by(fleet_of_all, "nobody", "tenant").notes)
+    assert any("the tenant is unknown" in note for note in by(fleet_of_all, "nobody", "tenant").notes)
 
 
 counts = st.one_of(st.just(0), st.integers(1, 10**9))

@@ -145,8 +145,8 @@ def test_passwords_in_addresses_of_servers_are_concealed(monkeypatch: pytest.Mon
     session(address, 1).close()
     session("http://127.0.0.1:9090/a@b", 1).close()
     assert (
-        GpucostError(f"nothing answers at {address}").message
-        == "nothing answers at http://me:***@127.0.0.1:1/slurm"
+        GpucostError(f"cannot connect to {address}").message
+        == "cannot connect to http://me:***@127.0.0.1:1/slurm"
     )
     assert {"hunter2", "aHVudGVyMg=="} == texts._SECRETS
 

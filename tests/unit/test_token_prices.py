@@ -154,7 +154,7 @@ def test_the_list_says_prices_days_and_sources(monkeypatch: pytest.MonkeyPatch) 
     """)
     assert err == ""
     monkeypatch.setattr(command, "today_in", lambda _: date(2027, 3, 1))
-    aged = "1 of 1 prices are over 90 days old; a newer gpucost has newer ones"
+    aged = "1 of 1 prices are over 90 days old; a newer gpucost has newer prices"
     assert aged in tokens("--provider", "groq")[0]
 
 
@@ -162,4 +162,4 @@ def test_a_name_without_a_price_is_told_what_there_is() -> None:
     _, err = tokens("--model", "gpt-4p", code=1)
     assert "no price of tokens of gpt-4p is known" in err and "did you mean openai/gpt-4o" in err
     _, err = tokens("--model", "gpt-4o", "--provider", "groq", code=1)
-    assert "known at groq" in err and "those who have it: azure, openai" in err
+    assert "known at groq" in err and "it is sold by azure, openai" in err

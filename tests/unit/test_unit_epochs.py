@@ -248,9 +248,9 @@ def test_ranks_are_one_run_and_each_job_of_a_cron_job_is_one(view: units.UnitVie
 def test_work_without_cost_and_cost_without_work_are_listed(view: units.UnitView) -> None:
     found = listed(view.sections["work_without_cost"], "workload amount why").split("; ")
     assert sorted(found) == [
-        "Job/told-of-before-its-pods 3 its pods cost nothing then",
-        "Job/told-of-once-before-its-pods 2 its pods cost nothing then",
-        "train/elsewhere-0 1 no pod with GPUs is known by this name",
+        "Job/told-of-before-its-pods 3 its pods had no cost then",
+        "Job/told-of-once-before-its-pods 2 its pods had no cost then",
+        "train/elsewhere-0 1 no GPU pod has this name",
     ]
     unworked = listed(view.sections["cost_without_work"], "workload cost").split("; ")
     assert sorted(unworked) == ["Job/silent 480", "Job/told-of-once-before-its-pods 192"]
@@ -284,7 +284,7 @@ def test_a_name_that_held_no_gpus_is_refused(told: Stored, filters: Any, named: 
 
 
 def test_a_period_that_holds_nothing_is_no_answer(told: Stored) -> None:
-    message = "there is no data for January 2020"
+    message = "no data for January 2020"
     check_end(f"unit epoch --config {told[0].path} --month 2020-01", "1", message)
 
 

@@ -102,7 +102,7 @@ def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(serve
     both = ("pool-prefill", "pool-decode")
     apart = served.ask(units.tokens, workloads=both)
     assert [row["workload"] for row in apart.rows] == ["Deployment/pool-decode", "Deployment/pool-prefill"]
-    hint = "Deployment/pool-prefill and Deployment/pool-decode look like the pools of one model"
+    hint = "Deployment/pool-prefill and Deployment/pool-decode look like pools of one model"
     assert hint in apart.notes[-1]
     setting = Serving(prefill=["*-prefill"], decode=["Deployment/pool-decode"])
     ask = partial(asked, served.config.model_copy(update={"serving": setting}), served.store)
@@ -242,7 +242,7 @@ def test_workers_with_levels_alike_are_left_out_and_named(served: Served) -> Non
     assert unworked["Deployment/alike"] == Decimal(96)
     (note,) = [note for note in view.notes if "alike" in note]
     assert note.startswith(
-        "test of chat/alike-0 counts several processes under one name; their levels cannot be told apart"
+        "test of chat/alike-0 counts several processes under one name; their levels cannot be separated"
     )
     period = Period(datetime.fromtimestamp(at(0), UTC), datetime.fromtimestamp(at(24), UTC))
     report = reading.report(served.config, served.store, Query(period, "the day", with_sections=False))

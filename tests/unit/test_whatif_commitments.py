@@ -77,7 +77,8 @@ def use(
 
 def committed(*uses: ReservedUse, existing: Existing = NONE, evidence: Evidence | None = None) -> Answer:
     hours = len(uses[0].curve.levels)
-    today = Position(sum((one.cost for one in uses), Decimal(0)), "USD")
+    costs = [Decimal(str(one.curve.node_hours)) * one.on_demand.per_node_hour for one in uses]
+    today = Position(sum(costs, Decimal(0)), "USD")
     demand = Demand(uses, existing, evidence or Evidence(hours / 24, hours), today)
     return reserve.answer(demand, period="a test")
 
@@ -150,9 +151,7 @@ def test_36_hours_of_data_commit_to_nothing() -> None:
     offers = "reserved 40, three_years 23.777"
     short, answer = (committed(use("2", offers, "55.04", hours=hours)) for hours in (36, 672))
     assert (short.saving, short.figures["obligation"], short.figures["best"]) == (0, 0, [])
-    assert short.break_even == (
-        "1.5 days of data: nothing that binds for years is advised on less than 28 days",
-    )
+    assert short.break_even == ("1.5 days of data: advice that binds for years needs at least 28 days",)
     assert answer.saving == 672 * 2 * (Decimal("55.04") - 40)
     # three years save more, and stand below: never in the headline
     assert listed(rows(answer), "commitment instances obligation") == (
@@ -232,7 +231,7 @@ def test_obligation_of_a_plan_is_of_all_its_hours() -> None:
     )
     (best,) = committed(one, other).figures["best"]
     assert figures(best, "instances obligation utilization_percent") == "None 52560 100"
-    with pytest.raises(GpucostError, match="no price of a commitment"):
+    with pytest.raises(GpucostError, match="prices of commitments are missing"):
         committed(use("1"))
 
 
@@ -367,5 +366,30 @@ def test_own_nodes_of_options() -> None:
     assert prices["own node, as it runs"] == pytest.approx(0.672)
     assert prices["own node, whole cost"] == pytest.approx(280000 / 35040 + 0.672)
     assert answer["break_even_month"] == 8 > 280000 / (730 * (55 - 0.672)) > 7
-    (missing,) = (one for one in answer["assumptions"] if one["name"] == "own node, parts not given")
+    (missing,) = (one for one in answer["assumptions"] if one["name"] == "own node, missing parts")
     assert "staff_per_year" in missing["unit"]
+
+
+def test_price_book_comes_before_list_prices(tmp_path: Path) -> None:
+    (tmp_path / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n')
+    (tmp_path / "prices.csv").write_text("instance_type,price_per_hour,currency\np5.48xlarge,40,USD\n")
+    place = "--instance-type p5.48xlarge --region us-east-1"
+    commitment = ask("reserve", f"--nodes 2 {place} --commitment-discount 1=50")
+    assert figures(commitment, "today saving") == shown(2 * 730 * 40, 2 * 730 * 20)
+    tokens = "--prompt-tokens-per-day 1 --generation-tokens-per-day 1 --peak-factor 1 --replica-tokens-per-second 1"
+    prices = "--gpus-per-replica 1 --input-price-per-million 1 --output-price-per-million 1"
+    for answer, name, price in (
+        (commitment, "p5.48xlarge: on demand", 40),
+        (ask("tokens", f"{tokens} {prices} {place}"), "p5.48xlarge", 40),
+        # half a node
+        (ask("buy", f"{OPTIONS} --nodes 1 --gpus-per-node 4 {place}"), "cloud", 20),
+    ):
+        (found,) = (one for one in answer["assumptions"] if one["name"] == name)
+        assert (found["value"], found["source"]) == (price, "price book line 2")
+
+
+def test_prices_without_a_commitment_are_not_assumptions() -> None:
+    answer = committed(use("1", "reserved 6"), use("1", kind="g5.48xlarge"))
+    names = [one.name for one in answer.assumptions if one.unit.startswith("money")]
+    assert names == ["p5.48xlarge: on demand", "p5.48xlarge: reserved, 1 year, no upfront"]
+    assert any(text.startswith("g5.48xlarge: stays on demand") for text in answer.findings)

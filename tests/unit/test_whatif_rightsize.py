@@ -1,4 +1,4 @@
-"""Fewer GPUs for the same work: time, memory and cash; what samples say of pods."""
+"""Fewer GPUs for the same work: activity, memory and cash; activity of pods by their samples."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.store.connection import Store, scratch_store
 from gpucost.store.usage import read_idle, read_levels
-from gpucost.whatif import rightsize, share
+from gpucost.whatif import rightsize
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Usage, is_batch
-from gpucost.whatif.gpu_specs import Facts, load_facts
-from gpucost.whatif.rightsize import Limits, Load, Move, Sizer, list_offers, merge, place_of
+from gpucost.whatif.gpu_specs import load_facts
+from gpucost.whatif.rightsize import Limits, Load, Sizer, list_offers, merge, place_of
 from tests.text_tables import table
 from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import figures, fleet
@@ -41,25 +41,25 @@ def offer(model: str, per_gpu: str, gpus: int = 8, kind: str = "") -> Node:
     return Node("", gpus, 0, 0, (price,), instance_type=kind or f"{model}-box", **place)
 
 
-def test_time_memory_and_slowdown_decide_how_many_gpus() -> None:
+def test_activity_and_memory_decide_how_many_gpus() -> None:
     there = on_nodes(
         "n | 8 | 0-100 | 24", "n | Job/batch | 4 | 0-100 | a\nn | Deployment/api | 4 | 0-100 | b"
     )
-    job, service = (
-        Load(there.nodes[0], 8, 4, 0.8, 0.9, 10_000, (pod,), 100, Decimal(2400)) for pod in there.pods
-    )
-    assert [Move(job, HALF, gpus).time_factor for gpus in (2, 4)] == pytest.approx([0.2 + 1.6, 1])
-    assert Move(service, HALF, 1).time_factor == 1
+    job, service = (Load(there.nodes[0], 8, 4, 0.9, 10_000, (pod,), 100, Decimal(2400)) for pod in there.pods)
+    big = offer(A100, "3", 8, "big-box")
 
-    def gpus(load: Load, slowdown: float = 2) -> int | None:
-        usage, limits = Usage(there, "USD", "test", "all"), Limits(max_slowdown=slowdown)
-        move = Sizer(usage, limits, facts_once(), {place_of(HALF): [HALF]}).move(load)
+    def gpus(load: Load, *offers: Node) -> int | None:
+        usage = Usage(there, "USD", "test", "all")
+        move = Sizer(usage, Limits(), facts_once(), {place_of(HALF): offers or [HALF]}).move(load)
         return move and move.gpus
 
-    assert [gpus(job), gpus(job, 1.5), gpus(job, 0.5)] == [2, 3, None]
-    # 4 x 60 % x 1.1 / 0.8 = 3.3 GPUs; 4 x 33,000 MiB and the margin fill four; without memory all that are in use
+    # batch work keeps the GPUs that it uses, however busy they are
+    assert [gpus(job), gpus(replace(job, high=0.1))] == [4, 4]
+    # 4 x 90 % x 1.1 / 0.8 = 4.95 GPUs are more than a half box has; 4 x 33,000 MiB and the margin fill four
+    assert [gpus(service), gpus(service, big), gpus(service, big, HALF)] == [None, 5, 5]
     assert gpus(replace(service, high=0.6)) == 4 and gpus(replace(service, high=0.3)) == 2
-    assert [gpus(replace(job, memory_mib=memory)) for memory in (33_000, None)] == [4, 4]
+    quiet = replace(service, high=0.1)
+    assert [gpus(replace(quiet, memory_mib=memory)) for memory in (33_000, None, 10_000)] == [4, 4, 2]
 
 
 def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
@@ -93,14 +93,12 @@ def on_nodes(nodes: str, pods: str) -> Fleet:
     )  # fmt: skip
 
 
-def sized(
-    there: Fleet, level: Level | None, *offers: Node, others: str = "", limits: Limits | None = None
-) -> Answer:
+def sized(there: Fleet, level: Level | None, *offers: Node, others: str = "") -> Answer:
     """The answer if all pods were used like this; `others` hold GPUs of the same nodes."""
     held = on_nodes("x | 1 | 0-1 | 1", others).pods if others else ()
     usage = Usage(there, "USD", "test", "all", is_narrowed=bool(others), others=held)
     levels = {pod.key: level for pod in there.pods if level}
-    return rightsize.answer(usage, limits or Limits(), levels, facts_once(), offers)
+    return rightsize.answer(usage, Limits(), levels, facts_once(), offers)
 
 
 facts_once = cache(load_facts)
@@ -128,21 +126,13 @@ def test_cash_is_of_nodes_that_become_empty(case: dict[str, str]) -> None:
     level = Level(gpus, used, 9.9, 0.45, 0.95, None)
     answer = sized(there, level, *[HALF] * ("offers" in case), others=others)
     assert figures(answer, "today saving freed_capacity_cost") == case["today, cash, freed"]
-    assert f"asks for {gpus} GPUs and never used more than {used}" in " ".join(answer.findings)
+    assert f"requests {gpus} GPUs and never used more than {used}" in " ".join(answer.findings)
 
 
 def test_gpus_that_are_never_busy_go_if_the_others_always_are() -> None:
     there = on_nodes("n | 8 | 0-100 | 24", "n | Job/wide | 4 | 0-10 | n")
     answer = sized(there, Level(4, 2, 9.9, 0.5, 1.0, None))
     assert figures(answer, "today saving freed_capacity_cost") == "120 0 60"
-
-
-def test_what_serves_is_sized_whatever_batch_work_may_take() -> None:
-    there = on_nodes("n | 8 | 0-100 | 24", "n | Deployment/api | 4 | 0-10 | n")
-    level = Level(4, 2, 9.9, 0.1, 0.2, None)
-    for most in (2.0, 0.9):
-        answer = sized(there, level, limits=Limits(max_slowdown=most))
-        assert figures(answer, "freed_capacity_cost") == "60"
 
 
 def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
@@ -160,25 +150,9 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
         assert sized(there, other).figures["needs_work_freed_capacity_cost"] == 0
 
 
-def test_pods_that_fit_slices_of_one_gpu(facts: Facts) -> None:
-    there = on_nodes(
-        "n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a\nn | Deployment/api | 1 | 0-100 | b"
-    )
-    level = Level(1, 1, 100, 0.1, 0.2, 8000)
+def test_pods_that_were_not_measured_are_refused() -> None:
     with pytest.raises(GpucostError, match="measured"):
-        sized(there, None)
-    answer = sized(there, level)
-    names = "today saving freed_capacity_cost saving_by_mig_slices"
-    assert figures(answer, names) == "600 0 300 300"
-    assert "2 pods with one GPU fit a MIG slice" in answer.findings[1]
-    usage, sizing = Usage(there, "USD", "t", "all"), share.Sizing(method=share.Method.mig)
-    alone = share.answer(usage, sizing, {pod.key: level for pod in there.pods}, facts)
-    assert alone.figures["freed_capacity_cost"] == 300
-    assert alone.scenario.gpu_hours == answer.scenario.gpu_hours
-    # six times the memory fills a GPU
-    assert figures(sized(there, level, limits=Limits(margin_percent=500)), names) == "600 0 0 0"
-    # what they fill is not known: nothing is cut
-    assert figures(sized(there, replace(level, high_memory_mib=None)), names) == "600 0 0 0"
+        sized(on_nodes("n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a"), None)
 
 
 MINUTE = 60_000

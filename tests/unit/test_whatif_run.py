@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +36,12 @@ def test_every_what_if_takes_the_shared_options() -> None:
 
 
 def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
-    found = answer("whatif share --pods 4 --utilization-percent 10 --headroom-percent 0")
+    found = answer("whatif spot --on-demand-price 32 --spot-price 12 --restart-minutes 0")
     stated = {one["name"]: (one["value"], one["source"]) for one in found["assumptions"]}
-    assert (stated["kept free"], stated["added to what is measured"]) == ((0, "option"), (10, "default"))
+    assert (stated["restart (provision, pull, load)"], stated["kept on demand"]) == (
+        (0, "option"),
+        (0, "default"),
+    )
 
 
 def test_today_of_a_fleet_or_cluster_has_what_no_pod_held(demo: Config) -> None:
@@ -67,6 +71,18 @@ def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_
     scope = f"{scope} --month 2026-10 --config {demo.path}"
     cost = answer(f"report {scope}")["totals"]["cost"]
     assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
+
+
+def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) -> None:
+    scope, file = f"--month 2026-10 --config {demo.path}", tmp_path / "plan.toml"
+    file.write_text("""
+        groups = [{name = "research", teams = ["research"]}]
+        steps = [{change = "spot", groups = ["research"], price_per_gpu_hour = 1}]
+    """)
+    plan = answer(f"whatif plan {file} {scope}")
+    spot = answer(f"whatif spot {TEAM} --price-per gpu --spot-price 1 {scope}")
+    assert plan["today"]["cost"] == spot["today"]["cost"]
+    assert 1000 < plan["saving"] == pytest.approx(spot["saving"], rel=1e-8)
 
 
 def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:
@@ -101,8 +117,6 @@ NAMES = {
     "ON": "--on-demand-price 32",
     "BOTH": "--on-demand-price 32 --spot-price 12",
     "OWN": "--purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12",
-    "PLACE": "--instance-type a2-highgpu-8g --region us-central1",
-    "DATA": "--instance-type a2-highgpu-8g --region us-central1 --wait-minutes 5 --egress-gb 10",
     "TOKENS": "--prompt-tokens-per-day 4B --generation-tokens-per-day 800M",
     "PRICES": "--input-price-per-million 2.5 --output-price-per-million 10",
     "REPLICA": "--gpus-per-replica 2 --replica-tokens-per-second 9000",
@@ -112,43 +126,32 @@ NAMES["SERVED"] = "{PRICED} --peak-factor 3 {REPLICA}".format(**NAMES)
 # those that end with 2 are wrong, what those ask for that end with 1 is not there
 REFUSED = table("""
     command   | code | options                                              | message
-    reserve   | 2    | --nodes 4                                            | price on demand is missing
+    reserve   | 2    | --nodes 4                                            | --on-demand-price is missing
     reserve   | 2    | {ON} --commitment-discount 2=1                       | YEARS is 1 or 3
-    reserve   | 2    | {ON} --commitment-discount gift:1=1                  | 'gift:1=1' is invalid
-    reserve   | 2    | {ON} --commitment-discount 1                         | '1' is invalid
+    reserve   | 2    | {ON} --commitment-discount gift:1=1                  | invalid: 'gift:1=1'
+    reserve   | 2    | {ON} --commitment-discount 1                         | invalid: '1'
     reserve   | 2    | {ON} --commitment-discount 1=100                     | at most 99
-    reserve   | 2    | --nodes 1 --instance-type a2-highgpu-8g              | --region names one
-    reserve   | 2    | --nodes 1 --instance-type 1x_H200                    | several places: digitalocean, vast
+    reserve   | 2    | --nodes 1 --instance-type a2-highgpu-8g              | --region of a place whose price is known
+    reserve   | 2    | --instance-type a2-highgpu-8g {ON}                   | --region names one: asia
+    reserve   | 2    | --nodes 1 --instance-type a2-highgpu-9g              | did you mean a2-highgpu-
+    reserve   | 2    | --nodes 1 {ON} --region us-east-1                    | --region is of an --instance-type
     reserve   | 2    | --hours 731 {ON}                                     | at most 730
     reserve   | 2    | --month 2026-10 --nodes 1 {ON}                       | describes usage by options
-    reserve   | 1    | --nodes 4 {ON}                                       | no price of a commitment
-    reserve   | 1    |                                                      | there is no store
+    reserve   | 1    | --nodes 4 {ON}                                       | prices of commitments are missing
+    reserve   | 1    |                                                      | store not found
     buy       | 2    | --nodes 2 --on-demand-price 3                        | purchase_price
-    buy       | 2    | {OWN} --nodes 2                                      | the price on demand is missing
+    buy       | 2    | {OWN} --nodes 2                                      | --on-demand-price is missing
     buy       | 2    | {OWN} --residual-percent 120 --nodes 1 {ON}          | --residual-percent is 120
     buy       | 1    | none.toml --nodes 2                                  | cannot read none.toml
-    buy       | 1    | {OWN}                                                | there is no store
-    move      | 2    | --nodes 3 --wait-minutes 5                           | --instance-type is missing
-    move      | 2    | --instance-type a2-highgpu-8g --wait-minutes 5       | --region names one
-    move      | 2    | --region us-east-1 --wait-minutes 5                  | --instance-type is missing
-    move      | 2    | {PLACE}                                              | --wait-minutes is missing
-    move      | 2    | {DATA}                                               | --egress-price-per-gb is missing
+    buy       | 1    | {OWN}                                                | store not found
+    move      | 2    | --namespace ci                                       | --wait-minutes is missing
+    move      | 2    | --wait-minutes 5 --egress-gb 10                      | --egress-price-per-gb is missing
     move      | 2    | --starts-per-day 3                                   | the data or the number of starts is missing
-    move      | 2    | --gb-per-start 1 --nodes 2                           | --nodes has no meaning with --gb-per-start
     move      | 2    | --gb-per-start 1 --wait-minutes 5                    | --wait-minutes has no meaning with --gb-per-start
     move      | 2    | --gb-per-start 1                                     | the number of starts is missing
     move      | 2    | --gb-per-start 1 --starts-per-day 3 --team x         | leave out --team
-    move      | 1    | --instance-type p99.large --wait-minutes 5           | no GPU or instance type is called
-    move      | 1    | --wait-minutes 0                                     | there is no store
+    move      | 1    | --wait-minutes 0                                     | store not found
     move      | 2    | --gb-per-start 1 --month 2026-10                     | --month has no meaning with --gb-per-start
-    share     | 2    | --pods 4                                             | --utilization-percent
-    share     | 2    | --utilization-percent 4                              | --pods
-    share     | 2    | --pods 4 --utilization-percent 10 --method mig       | model
-    share     | 2    | --pods 4 --utilization-percent 10 --method mig --gpu-model T4 | cannot be cut
-    share     | 2    | --pods 4 --utilization-percent 10 --gpu-model A10000 | did you mean
-    share     | 2    | --pods 4 --utilization-percent 10 --memory-per-pod-mib 10 | --gpu-model
-    share     | 2    | --pods 4 --utilization-percent 10 --gpu-model T4 --memory-per-pod-mib 99999 | do not fit
-    share     | 2    | --pods 4 --utilization-percent 10 --across-teams     | --across-teams has no meaning with --pods
     share     | 2    | --method mig --ways 3                                | --ways
     schedule  | 2    | --nodes 2                                            | --on-demand-price
     schedule  | 2    | {ON}                                                 | --active-hours-per-day
@@ -171,23 +174,18 @@ REFUSED = table("""
     spot      | 1    | --team research                                      | no store
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
-    tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's price is missing
-    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is no number from 0
-    tokens    | 2    | {PRICED} {REPLICA} {ON}                              | --peak-factor is missing
+    tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's prices are missing
+    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is not a number from 0
+    tokens    | 2    | {PRICED} {REPLICA} {ON}                              | a number of the replicas is missing
     tokens    | 2    | {PRICED} --peak-factor 25                            | at most 24
-    tokens    | 2    | --on-demand-price 3                                  | what serves the tokens is missing
-    tokens    | 2    | {PRICED} --peak-factor 3 {ON}                        | what serves the tokens is missing
-    tokens    | 2    | {PRICED} --peak-factor 3 --gpus-per-replica 2 {ON}   | the throughput is missing or given twice
-    tokens    | 2    | {PRICED} --peak-factor 3 --replica-tokens-per-second 9 {ON} | --gpus-per-replica is missing
-    tokens    | 2    | {SERVED} {ON} --throughput-of Deployment/x           | the throughput is missing or given twice
-    tokens    | 2    | {SERVED}                                             | the price on demand is missing
+    tokens    | 2    | --on-demand-price 3                                  | the replicas are missing
+    tokens    | 2    | {PRICED} {ON}                                        | the replicas are missing
+    tokens    | 2    | {PRICED} --peak-factor 3 --gpus-per-replica 2 {ON}   | a number of the replicas is missing
+    tokens    | 2    | {PRICED} --peak-factor 3 --replica-tokens-per-second 9 {ON} | a number of the replicas is missing
+    tokens    | 2    | {SERVED}                                             | --on-demand-price is missing
     tokens    | 2    | {SERVED} {ON} --team x                               | leave out --team
     tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
-    tokens    | 2    | {SERVED} --instance-type p5.48xlarge --region us-east-1 --gpus 4 | --gpus is of nodes
-    tokens    | 2    | {SERVED} {ON} --cached-share 2                       | at most 1
-    tokens    | 2    | {PRICED} {ON}                                        | what serves the tokens is missing
-    tokens    | 1    |                                                      | there is no store
-    tokens    | 1    | --gpus-per-replica 1 --throughput-of x {ON}          | there is no store
+    tokens    | 1    |                                                      | store not found
     plan      | 2    |                                                      | no plan is named
     plan      | 2    | plan.toml --example                                  | --example prints a plan
     plan      | 1    | none.toml                                            | cannot read none.toml""")

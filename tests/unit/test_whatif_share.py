@@ -1,9 +1,8 @@
-"""Shared GPUs: the calculator's figures, and packings that never exceed what a GPU has."""
+"""Shared GPUs: packings that never exceed a GPU, and cash of measured pods."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
@@ -15,36 +14,11 @@ from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Usage
 from gpucost.whatif.gpu_specs import Facts
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
-from gpucost.whatif.share import Method, Sizing, fits_slices, layout_name, profile_for
+from gpucost.whatif.share import Method, Sizing, fits_slices, profile_for
 from tests.text_tables import table
-from tests.unit.whatif_costs import ask, figures, fleet, shown
+from tests.unit.whatif_costs import figures, fleet, shown
 
 A100 = "A100-SXM4-40GB"
-MODEL = f"--gpu-model {A100} --memory-per-pod-mib"
-
-pytestmark = pytest.mark.usefixtures("nowhere")
-
-# At most 3 x 9,900 of 32,768 MiB; 4,400 MiB and a fifth free need 5,500: more than a 1g.5gb has
-CALCULATED = """
-    pods               | gpus  | packing                | options
-    four to a GPU      | 40 10 | 10 x (4 pods)          | --pods 40 --utilization-percent 15 --gpus-per-pod 1 --ways 4
-    none to a busy one | 5 5   |                        | --pods 5 --utilization-percent 90
-    by their memory    | 12 4  | 4 x (3 pods)           | --pods 12 --utilization-percent 1 --ways 12 {MODEL} 9000
-    on slices          | 12 3  | 3 x (4 x 1g.10gb)      | --pods 12 --utilization-percent 5 --method mig {MODEL} 4000
-"""
-
-
-@pytest.mark.parametrize("case", table(CALCULATED), ids=lambda case: case["pods"])
-def test_pods_on_gpus(case: dict[str, str]) -> None:
-    answer = ask("share", f"{case['options'].format(MODEL=MODEL)} --on-demand-price 3 --price-per gpu")
-    assert figures(answer, "gpus_today gpus_needed") == case["gpus"]
-    pools = answer["tables"].get("GPUs at the busiest moment", ())
-    assert [pool["packing"] for pool in pools] == list(filter(None, [case.get("packing")]))
-    today, needed = (int(count) * 730 for count in case["gpus"].split())
-    names = "today.gpu_hours today scenario.gpu_hours scenario"
-    assert figures(answer, names) == shown(today, today * 3, needed, needed * 3)
-
-
 items = st.lists(
     st.builds(
         lambda n, activity, memory, begin, length: PackedPod(str(n), activity, memory, begin, begin + length),
@@ -66,7 +40,7 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
     gpus = pack(pods, fits)
     for gpu in gpus:
         for moment in {item.from_ms for item in gpu.items}:
-            held = gpu.at(moment)
+            held = [item for item in gpu.items if item.from_ms <= moment < item.to_ms]
             assert len(held) <= ways and sum(item.memory_mib for item in held) <= 32_768
             assert sum(item.activity for item in held) <= 0.8 + 1e-6
         assert gpu.from_ms == min(item.from_ms for item in gpu.items)
@@ -77,7 +51,7 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
 
 def test_layouts_that_nvidia_lists(facts: Facts) -> None:
     """Of the A100's layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
-    model = facts.models[A100]
+    model = facts[A100]
 
     def of(slices: str) -> list[PackedPod]:
         return [PackedPod(str(number), int(count) / 7) for number, count in enumerate(slices)]
@@ -90,7 +64,6 @@ def test_layouts_that_nvidia_lists(facts: Facts) -> None:
         "1111111",
         "2221",
     ]
-    assert layout_name(model, of("322")) == "2 x 2g.10gb + 1 x 3g.20gb"
     assert profile_for(model, 0.05, 5500) == next(p for p in model.profiles if p.name == "1g.10gb")
 
 
@@ -98,14 +71,7 @@ def test_first_fit_decreasing_and_peaks() -> None:
     pods = [PackedPod(size, float(size)) for size in ["0.3", "0.5", "0.4", "0.7", "0.50", "0.6"]]
     assert len(pack(pods, slots(activity=1.0, memory_mib=None, ways=9))) == 3
     items = [PackedPod(span, 1, from_ms=int(span[0]), to_ms=int(span[2])) for span in ("0-5", "3-8", "5-9")]
-    assert (peak(items), peak([])) == ((2, 3), (0, 0))
-
-
-def test_many_described_gpus_are_packed(facts: Facts) -> None:
-    pods = share.DescribedPods(pods=100, utilization_percent=10, gpus_per_pod=10, on_demand_price=Decimal(32))
-    usage, levels = share.described(Sizing(ways=6), pods, facts, "USD")
-    answer = share.answer(usage, Sizing(ways=6), levels, facts)
-    assert figures(answer, "gpus_needed today scenario") == shown(167, 1000 * 4 * 730, 167 * 4 * 730)
+    assert (peak(items), peak([])) == (2, 0)
 
 
 POD = "node | workload | gpus | hours | uid | team"
@@ -176,7 +142,7 @@ def test_pods_that_preallocate_memory_share_only_with_work(facts: Facts) -> None
     answer, grows = shared(facts, there, fixed, ROOMY), shared(facts, there, levels, ROOMY)
     suits = "saving_by_suitability.safe saving_by_suitability.needs_work"
     assert figures(answer, f"saving cash_saving {suits}") == "0 0 0 432"
-    assert "whatever the load, less needs work" in str(answer.tables[-1].lines[0][5])
+    assert "at any load, less needs work" in str(answer.tables[-1].lines[0][5])
     # memory that follows the load is needed
     assert figures(grows, suits) == "0 0"
 
@@ -211,6 +177,15 @@ def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
         "Deployment/busy 1 keeps its GPU: no other pod fits next to it",
         "Job/big 1 holds 2 GPUs",
     }
+
+
+def test_pods_get_slices_of_a_shared_gpu(facts: Facts) -> None:
+    """4,000 MiB need 5,500 with the margins: more than a 1g.5gb has. 15 % of the activity need 20.6: two of seven slices."""
+    there, levels = _fleet()
+    quiet = {key: replace(level, high=0.05) for key, level in levels.items()}
+    for measured, profile in ((levels, "2g.10gb, 3"), (quiet, "1g.10gb, 4")):
+        lines = shared(facts, there, measured, Sizing(method=Method.mig)).tables[-1].lines
+        assert f"shares a GPU as {profile} pods at most" in {line[5] for line in lines}
 
 
 def test_what_keeps_pods_apart(facts: Facts) -> None:

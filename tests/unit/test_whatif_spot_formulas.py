@@ -22,7 +22,6 @@ WORKS = st.builds(
     checkpoint=st.floats(0.05, 5),
     write=st.floats(0, 0.2),
     restart=st.floats(0, 0.5),
-    notice=st.sampled_from([0.0, 2 / 60]),
     hits=st.integers(1, 16),
 )
 
@@ -32,8 +31,7 @@ def test_rare_interruptions_cost_half_an_interval_and_the_restart(work: Work) ->
     """The first order 1 + w/c + hλ (c/2 + r) is a lower bound, and met if nothing is interrupted."""
 
     def first_order(work: Work) -> float:
-        lost = work.write if work.is_noticed else work.checkpoint / 2
-        return 1 + work.write / work.checkpoint + work.gang_rate * (lost + work.restart)
+        return 1 + work.write / work.checkpoint + work.gang_rate * (work.checkpoint / 2 + work.restart)
 
     assert exact(work) >= first_order(work) * (1 - 1e-12)
     for rate, precision in ((1e-7, 1e-5), (0.0, 1e-12)):
@@ -52,7 +50,6 @@ def test_at_the_break_even_spot_costs_what_on_demand_does(work: Work, ratio: flo
 
 @given(WORKS, st.floats(0.1, 10))
 def test_no_other_interval_beats_dalys_by_much(work: Work, factor: float) -> None:
-    work = replace(work, notice=0.0)
     best = daly_interval(work)
     if best is None:
         assert work.write == 0 or work.gang_rate == 0

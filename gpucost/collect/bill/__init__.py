@@ -1,1 +1,1 @@
-"""Billing exports: what the clouds write down, into one table of charges."""
+"""Billing exports of the clouds, loaded into one table of charges."""

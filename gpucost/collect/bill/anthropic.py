@@ -1,14 +1,14 @@
-"""Anthropic's costs: answers of its Admin API (`/v1/organizations/cost_report`), and the CSV of the Console's cost page.
+"""Anthropic's costs: answers of its Admin API (`/v1/organizations/cost_report`), and the Console's cost CSV.
 
-Sources: Claude API reference, "Get Cost Report" (platform.claude.com, read 2026-11-26); headers of the Console's exports of 2025
-and 2026.
+Sources: Claude API reference, "Get Cost Report" (platform.claude.com, read 2026-11-26); headers of the
+Console's exports of 2025 and 2026.
 """
 
 from __future__ import annotations
 
 from gpucost.collect.bill.formats import Format, spelled
 
-# Of an answer, in hundredths of the currency; has_more is its page's.
+# In API results, amounts are hundredths of the currency, and has_more is the page's.
 _REPORT = """
     starting_at ending_at amount currency description cost_type model token_type context_window service_tier inference_geo
     workspace_id has_more

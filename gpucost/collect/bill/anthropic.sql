@@ -1,6 +1,6 @@
 -- reads: raw (Anthropic's cost report or the Console's costs as text)
--- writes: anthropic_groups: the format of each file: what its costs are grouped by; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row, but none of a day without costs; a report's amounts are hundredths of its currency, the Console's are dollars
+-- writes: anthropic_groups: the format of each file, by the grouping of its costs; mapped (view): charges; returns findings about the export: level, code, message, fix
+-- invariant: one charge per row, none for a day without costs; a report's amounts are hundredths of its currency, the Console's are dollars
 CREATE OR REPLACE TEMP TABLE anthropic_groups AS
 SELECT source_file,
     CASE WHEN count(usage_date_utc) > 0 THEN 'anthropic-console' WHEN count(description) > 0 THEN 'anthropic' ELSE 'anthropic-totals' END AS format
@@ -35,13 +35,13 @@ SELECT 'anthropic' AS provider, g.format, strftime(starts, '%Y-%m') AS billing_p
 FROM typed
 JOIN anthropic_groups AS g USING (source_file);
 
--- What is worth saying of the export.
-SELECT 'warning' AS level, 'more_pages' AS code, 'Anthropic has more costs than these: the last page says that another follows' AS message,
-    'ask with page = its next_page until has_more is false, and load all pages together' AS fix
+-- Findings about the export.
+SELECT 'warning' AS level, 'more_pages' AS code, 'Anthropic has more costs: another page follows the last one' AS message,
+    'query with page = its next_page until has_more is false, and load all pages together' AS fix
 FROM raw
 HAVING arg_max(has_more, starting_at) = 'true'
 UNION ALL
-SELECT 'warning', 'not_by_item', 'costs of Anthropic are not by description: which models and tokens they are of is not known',
-    'ask with group_by = description and workspace_id'
+SELECT 'warning', 'not_by_item', 'costs of Anthropic are not by description: their models and tokens are unknown',
+    'query with group_by = description and workspace_id'
 FROM raw
 HAVING count(amount) > 0 AND count(description) = 0;

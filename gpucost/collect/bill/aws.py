@@ -1,6 +1,7 @@
-"""AWS Cost and Usage Reports: legacy (`lineItem/UsageStartDate`), CUR and CUR 2.0 (`line_item_usage_start_date`).
+"""AWS Cost and Usage Reports: legacy (`lineItem/UsageStartDate`), CUR, CUR 2.0
+(`line_item_usage_start_date`).
 
-CUR 2.0's names are the ones that the SQL reads; how other deliveries (Athena, connectors) case and part them never matters.
+The SQL reads CUR 2.0's names; case and separators in other deliveries (Athena, connectors) never matter.
 Sources: AWS CUR User Guide and AWS Data Exports User Guide, data dictionaries.
 """
 
@@ -35,7 +36,7 @@ _NUMBERS = """
     split_line_item_split_cost
 """
 
-# The legacy report says a reservation's ARN in one word; Athena tables drop the doubled prefixes.
+# The legacy report spells a reservation's ARN in one word; Athena tables drop the duplicate prefixes.
 _SPELLINGS = {
     "reservation_reservation_a_r_n": "reservation/ReservationARN reservation_arn",
     "savings_plan_savings_plan_a_r_n": "savingsPlan/SavingsPlanARN savings_plan_arn",
@@ -52,8 +53,8 @@ _COST_CATEGORY = re.compile(r"^(?:costCategory/|cost_category[/_])(.+)$", re.IGN
 def _entry(column: str) -> tuple[str, str] | None:
     """A tag or a cost category by its column's name.
 
-    `resourceTags/user:team` and `resource_tags_user_team` are the tag `team`, AWS's own keep `aws:`; `costCategory/Department`
-    and `cost_category_Department` are the cost category `Department`.
+    `resourceTags/user:team` and `resource_tags_user_team` are the tag `team`; AWS's own tags keep `aws:`.
+    `costCategory/Department` and `cost_category_Department` are the cost category `Department`.
     """
     if category := _COST_CATEGORY.match(column):
         return "cost_category_columns", category.group(1)

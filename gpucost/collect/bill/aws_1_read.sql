@@ -1,6 +1,6 @@
 -- reads: raw (CUR rows as text), the variable currency
--- writes: cur_map(value, is_category, prefix), entries of a map that have a value, cost categories or the others, by their keys without the prefix, the last where two are one then; cur (view): the columns that the rules below read, typed, and what the row is charged for; cur_costs (view): cur and what each row costs, commitments amortized: gross, and net where the export tells it after discounts
--- invariant: one row per raw row; net is null where the column that would tell it is empty: then discounts stand on rows of their own
+-- writes: cur_map(value, is_category, prefix), non-empty entries of a map, cost categories or others, by key without prefix, the last of equal keys; cur (view): the typed columns that the rules below read, and the subject of each row; cur_costs (view): cur and each row's cost with commitments amortized, gross, and net of discounts if exported
+-- invariant: one row per raw row; net is null if its column is empty: discounts are then separate rows
 CREATE OR REPLACE TEMP MACRO cur_map(value, is_category, prefix) AS list_reduce(list_transform(
     list_filter(map_entries(TRY_CAST(TRY_CAST(value AS JSON) AS MAP(VARCHAR, VARCHAR))),
                 lambda entry: coalesce(entry.value, '') <> '' AND starts_with(entry.key, 'costCategory/') = is_category),
@@ -23,7 +23,7 @@ WITH typed AS (
                     reservation_cost - bill_decimal(reservation_recurring_fee_for_usage)) AS reservation_upfront,
            bill_decimal(savings_plan_total_commitment_to_date) AS committed,
            bill_decimal(savings_plan_used_commitment) AS used,
-           -- What a plan's hour costs, and what of it is left after discounts.
+           -- The hourly cost of a plan, gross and net of discounts.
            coalesce(bill_decimal(savings_plan_recurring_commitment_for_billing_period), 0)
                + coalesce(bill_decimal(savings_plan_amortized_upfront_commitment_for_billing_period), 0) AS plan_fee,
            coalesce(bill_decimal(savings_plan_net_recurring_commitment_for_billing_period), 0)
@@ -41,10 +41,10 @@ WITH typed AS (
                 THEN nullif(regexp_extract(concat_ws(' ', capacity_reservation_capacity_reservation_arn, line_item_resource_id),
                                            'cr-[0-9a-zA-Z]+'), '')
            END AS capacity_reservation,
-           -- SageMaker's ml.p5.48xlarge is a p5.48xlarge; EKS Auto Mode's fee ends in -management-hours.
+           -- SageMaker's ml.p5.48xlarge is a p5.48xlarge; the fee of EKS Auto Mode ends in -management-hours.
            coalesce(nullif(regexp_extract(line_item_usage_type, ':(?:ml\.)?([a-z][a-z0-9-]*\.(?:metal-)?[a-z0-9]+)(?:-[a-z]+-hours)?$', 1), ''),
                     regexp_replace(product_instance_type, '^ml\.', '')) AS machine,
-           -- Of a column as it is, a function is worked out once for each value of a dictionary.
+           -- On an unchanged column, a function is computed once per dictionary value.
            nullif(CASE WHEN split_line_item_parent_resource_id IS NULL
                        THEN regexp_extract(line_item_resource_id, '(^|[/-])(i-[0-9a-f]+)$', 2)
                        ELSE regexp_extract(split_line_item_parent_resource_id, '(^|[/-])(i-[0-9a-f]+)$', 2) END, '') AS instance,
@@ -57,13 +57,13 @@ WITH typed AS (
            coalesce(regexp_extract(line_item_usage_type, '(^|-)(UnusedBox|UnusedDed)(:|$)') <> '', false) AS is_unused_capacity,
            coalesce(regexp_extract(line_item_usage_type, '(^|-)(Host)?(BoxUsage|SpotUsage|DedicatedUsage|SchedUsage)(:|$)') <> '', false)
                AS is_machine,
-           -- A Dedicated Host and the instances on it: an export does not name the host of an instance.
+           -- A Dedicated Host and its instances: an export does not contain the host of an instance.
            CASE WHEN regexp_matches(line_item_usage_type, '(^|-)Host(Box)?Usage:')
                 THEN concat_ws(' ', line_item_usage_account_id, line_item_availability_zone,
                                regexp_extract(line_item_usage_type, ':([a-z0-9-]+)', 1), starts, ends)
            END AS host_pool,
            split_line_item_parent_resource_id IS NOT NULL AS is_split,
-           -- Hours of a block may say so; its fee, and a discount on that, do in one of these.
+           -- A block's hours may have its type; its fee and the discounts on it have one of these.
            CASE WHEN line_item_line_item_type = 'Fee' OR suffix(line_item_line_item_type, 'Discount')
                 THEN regexp_matches(concat_ws(' ', capacity_reservation_capacity_reservation_type, line_item_usage_type,
                                               line_item_operation, line_item_line_item_description), 'capacity[ -]?block', 'i')
@@ -73,11 +73,11 @@ WITH typed AS (
 ), judged AS (
     SELECT *,
            NOT is_split AND line_type IN ('Usage', 'DiscountedUsage', 'SavingsPlanCoveredUsage') AS is_usage,
-           -- HyperPod's machines are Kubernetes nodes; an export that names each prices them as any other.
+           -- HyperPod's machines are Kubernetes nodes; an export with machine ids prices them like other nodes.
            (line_item_product_code IS NULL OR line_item_product_code = 'AmazonEC2') AND is_machine
                OR line_item_product_code = 'AmazonSageMaker' AND instance IS NOT NULL AND contains(line_item_usage_type, 'Cluster:ml.')
                AS is_node,
-           -- Accelerators that no node can be named for: SageMaker's jobs, endpoints and notebooks, fees without a machine.
+           -- Accelerators without a node: SageMaker's jobs, endpoints and notebooks, and fees without a machine.
            CASE WHEN line_item_product_code = 'AmazonSageMaker' AND contains(line_item_usage_type, 'ml.')
                      OR contains(line_item_usage_type, 'EKS-Auto:')
                 THEN coalesce(regexp_matches(machine, '^(p|g|gr|trn|inf|dl)[0-9]'), false)
@@ -90,7 +90,7 @@ SELECT *,
        is_unused_capacity AND is_usage AS is_reserved_unused,
        contains(line_item_usage_type, 'EKS-Auto:') AND instance IS NOT NULL AND is_usage AS is_node_fee,
        has_accelerators AND (is_usage OR line_type = 'Fee') AS is_managed,
-       -- Instance-hours of a row: AWS counts them in hours, whatever the length of the row.
+       -- Instance-hours of a row: AWS counts in hours, for rows of any length.
        CASE WHEN pricing_unit IS NULL OR lower(pricing_unit) LIKE 'h%' THEN amount::DOUBLE
             WHEN lower(pricing_unit) LIKE 'sec%' THEN amount::DOUBLE / 3600
        END AS hours
@@ -99,17 +99,17 @@ FROM judged;
 CREATE OR REPLACE TEMP VIEW cur_costs AS
 SELECT *,
        CASE line_type
-           -- What a commitment covers costs what the commitment charges for it. A blank one is told, see cost_cause.
+           -- Covered usage has the cost of its commitment. An empty cost is reported, see cost_cause.
            WHEN 'SavingsPlanCoveredUsage' THEN coalesce(plan_cost, unblended)
            WHEN 'DiscountedUsage' THEN coalesce(reservation_cost, unblended)
-           -- It takes back what covered usage was billed at, and that is not what it costs.
+           -- The negation reverses the on-demand amount of covered usage, which is not its cost.
            WHEN 'SavingsPlanNegation' THEN 0
-           -- An upfront fee stands on covered usage and recurring fees, amortized.
+           -- An upfront fee is amortized on covered usage and recurring fees.
            WHEN 'SavingsPlanUpfrontFee' THEN 0
-           -- Of a commitment, what nothing used.
+           -- The unused part of a commitment.
            WHEN 'SavingsPlanRecurringFee' THEN coalesce(committed, 0) - coalesce(used, 0)
            WHEN 'RIFee' THEN coalesce(unused_upfront, 0) + coalesce(unused_recurring, 0)
-           -- A fee for a reservation or plan stands on other rows, amortized; other fees stay.
+           -- A fee for a reservation or plan is amortized on other rows; other fees stay.
            WHEN 'Fee' THEN CASE WHEN commitment IS NULL THEN unblended ELSE 0 END
            ELSE unblended
        END AS gross,
@@ -118,7 +118,7 @@ SELECT *,
            WHEN 'DiscountedUsage' THEN net_reservation_cost
            WHEN 'SavingsPlanNegation' THEN 0
            WHEN 'SavingsPlanUpfrontFee' THEN 0
-           -- Of the unused part no column tells it: what is left of the whole fee is.
+           -- The net unused part has no column: use the net share of the whole fee.
            WHEN 'SavingsPlanRecurringFee'
                THEN CASE WHEN plan_fee > 0 AND net_plan_fee > 0 THEN gross * (net_plan_fee / plan_fee)
                          WHEN unblended > 0 THEN gross * (net_unblended / unblended) END
@@ -129,8 +129,9 @@ SELECT *,
            ELSE net_unblended
        END::DECIMAL(38, 12) AS net,
        coalesce(net, gross) AS amortized,
-       -- A discount is on rows that have this in common with it.
+       -- A discount applies to rows that share these values.
        (bill_payer_account_id, bill_billing_period_start_date, coalesce(commitment, line_item_product_code)) AS discounted,
-       -- What is amortized elsewhere costs nothing, net or not: its own column says which.
+       -- The row costs nothing, net or gross, if it is amortized elsewhere; its own column decides whether it has a net
+       -- cost.
        net IS NOT NULL AND (line_type NOT IN ('SavingsPlanNegation', 'SavingsPlanUpfrontFee', 'Fee') OR net_unblended IS NOT NULL) AS is_net
 FROM cur;

@@ -1,5 +1,5 @@
 -- reads: cur_costs
--- writes: cur_facts: whether any row of the export has a net cost, whether it could say an invoice, and whether any row needs what the next two files make; cur_unsettled, cur_moved: views of these facts, if so; discount_shares, moved_costs: tables without rows
+-- writes: cur_facts: whether any row of the export has a net cost, whether the export can name invoices, and whether any row needs the output of the next two files; cur_unsettled, cur_moved: views of these facts, if so; discount_shares, moved_costs: empty tables
 -- invariant: one row of facts
 CREATE OR REPLACE TEMP TABLE cur_facts AS
 SELECT coalesce(bool_or(is_net), false) AS has_net,

@@ -1,6 +1,6 @@
 -- reads: cur_costs
--- writes: discount_shares: of discount rows whose net cost is empty, in an export that tells net costs of other rows, the part that those do not hold yet
--- invariant: 0 <= share of a discount <= 1: what net costs took off a product or commitment and its discount rows x share are together what its discount rows say
+-- writes: discount_shares: for discount rows without a net cost, in an export with net costs on other rows, the share that those rows do not yet include
+-- invariant: 0 <= share of a discount <= 1: per product or commitment, discounts in net costs plus discount rows x share equal the discount rows
 -- only with: cur_unsettled
 CREATE OR REPLACE TEMP TABLE discount_shares AS
 WITH unsettled AS (
@@ -10,7 +10,7 @@ WITH unsettled AS (
 ), settled AS (
     SELECT discounted,
            coalesce(sum(unblended) FILTER (is_discount), 0) AS discount,
-           -- An upfront fee's own net cost has all of its discount, amortized rows only this month's part.
+           -- The net cost of an upfront fee includes its whole discount; amortized rows include only this month's part.
            coalesce(sum(CASE WHEN line_type IN ('Fee', 'SavingsPlanUpfrontFee') THEN unblended - net_unblended ELSE gross - net END) FILTER (NOT is_discount), 0) AS taken
     FROM cur_costs
     WHERE NOT is_split AND discounted IN (SELECT discounted FROM unsettled)

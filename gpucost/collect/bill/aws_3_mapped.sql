@@ -1,17 +1,18 @@
 -- reads: cur_costs, cur_facts, moved_costs, discount_shares, raw, charges_read (the same rows, mapped), bill_details
--- writes: mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row; billed cost is the unblended cost, whose sum is the invoice; effective cost by the rules below
+-- writes: mapped (view): charges; returns findings about the export: level, code, message, fix
+-- invariant: one charge per row; billed cost is the unblended cost, which sums to the invoice; effective cost follows the rules below
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH ruled AS (
     SELECT c.*, n.has_net, n.tells_invoices, b.share,
            CASE WHEN b.share IS NULL THEN NULL WHEN line_type = 'Refund' THEN 'fee_amortized' WHEN host_pool IS NULL THEN 'capacity_block'
                 ELSE 'dedicated_host' END AS cause,
            CASE
-               -- Split rows inform shares: what they say is on their parent's row already.
+               -- Split rows determine shares; their parent's row already has their cost.
                WHEN is_split THEN 0
-               -- A Capacity Block's fee stands on the hours that it reserved, a host's cost on its instances, a refund with what it is of.
+               -- The cost of a Capacity Block's fee is on the reserved hours, a host's on its instances, a refund's on
+               -- the refunded rows.
                WHEN b.share IS NOT NULL THEN b.share
-               -- A discount that net costs have taken off other rows is not taken off again.
+               -- Discounts that net costs of other rows include are not subtracted again.
                WHEN is_discount THEN coalesce(net, (gross * coalesce(d.share, 1))::DECIMAL(38, 12))
                ELSE amortized
            END AS effective,
@@ -50,12 +51,12 @@ WITH ruled AS (
     FROM ruled
 )
 SELECT 'aws' AS provider,
-       -- Midnight UTC says its month as it stands there.
+       -- Midnight UTC is in the stated month.
        coalesce(nullif(regexp_extract(bill_billing_period_start_date, '^([0-9]{4}-(0[1-9]|1[0-2]))-0[1-9][T ]00:00:00([.]0+)?Z$', 1), ''),
                 strftime(coalesce(bill_moment(bill_billing_period_start_date), starts), '%Y-%m')) AS billing_period,
-       -- AWS numbers a bill's rows when it closes the month.
+       -- AWS assigns invoice ids when it closes the month.
        CASE WHEN tells_invoices THEN bill_invoice_id IS NOT NULL END AS is_invoiced,
-       -- What names the charge, without its amounts. Line item ids differ between deliveries of one bill and cannot.
+       -- Identifies the charge without its amounts. Line item ids differ between deliveries of a bill, so they cannot.
        hash(starts, ends, line_type, line_item_product_code, line_item_usage_type, line_item_operation, line_item_tax_type,
             reservation_reservation_a_r_n, savings_plan_savings_plan_a_r_n,
             coalesce(line_item_resource_id, line_item_usage_account_id)) AS charge_key,
@@ -110,14 +111,14 @@ SELECT 'aws' AS provider,
        CASE WHEN of_block OR cause = 'capacity_block' THEN 'capacity_block' END AS capacity_reservation_type,
        CASE WHEN kind = 'reserved_unused' THEN 'Unused'
             WHEN kind = 'instance' AND capacity_reservation IS NOT NULL THEN 'Used' END AS capacity_reservation_status,
-       -- CUR 2.0 has tags in a map and says there whose a tag is: user_team is team, as in the columns of the others.
+       -- CUR 2.0 has tags in a map, prefixed with their origin: user_team is team, as in the columns of other versions.
        coalesce(cur_map(coalesce(nullif(resource_tags, '{}'), told.tags), false, '^(resourceTags/)?(user[_:])?'), tag_columns) AS tags,
-       -- CUR 2.0 has cost categories in a map, or among its tags, the others a column for each.
+       -- CUR 2.0 has cost categories in a map or among its tags; other versions have a column for each.
        coalesce(cur_map(nullif(cost_category, '{}'), false, '^$'), cur_map(told.tags, true, '^costCategory/'), cost_category_columns)
            AS cost_categories,
        hash(label_digest, resource_tags, cost_category, told.tags) AS label_digest,
        kind,
-       -- Volumes and traffic that are charged on a machine's id are the machine's, too, under their own kind.
+       -- Volumes and traffic charged to a machine's id also belong to the machine, with their own kind.
        instance AS instance_key,
        CASE WHEN kind IN ('instance', 'reserved_unused') THEN hours END AS instance_hours,
        CASE WHEN kind = 'split' THEN 'split'
@@ -160,7 +161,8 @@ SELECT 'aws' AS provider,
        row_digest,
        bill_invoice_id AS invoice_id,
        bill_decimal(pricing_public_on_demand_rate) AS list_unit_price,
-       -- What is agreed for a unit, commitments apart: covered usage is rated on demand, reserved usage at nothing.
+       -- The contracted unit price without commitments: covered usage has on-demand rates, reserved usage has a rate of
+       -- zero.
        CASE WHEN line_type IN ('Usage', 'SavingsPlanCoveredUsage')
             THEN bill_decimal(coalesce(line_item_net_unblended_rate, line_item_unblended_rate))
        END AS contracted_unit_price,
@@ -173,26 +175,26 @@ SELECT 'aws' AS provider,
        file_row_number + 1 AS source_row
 FROM told;
 
--- What is worth saying of the export.
+-- Findings about the export.
 SELECT 'warning' AS level, 'reservation_cost_missing' AS code,
-       count(*) || ' rows of reserved usage have no reservation cost, among them ' || min(resource_id)
-           || ': their unblended cost stands in (' || sum(effective_cost)::DECIMAL(38, 2) || ' ' || min(billing_currency) || ')' AS message,
+       count(*) || ' rows of reserved usage have no reservation cost, such as ' || min(resource_id)
+           || ': their unblended cost is used instead (' || sum(effective_cost)::DECIMAL(38, 2) || ' ' || min(billing_currency) || ')' AS message,
        'export the column reservation/EffectiveCost (CUR 2.0: reservation_effective_cost)' AS fix
 FROM charges_read
 WHERE cost_cause = 'reservation_cost_missing'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'commitment_cost_missing',
-       count(*) || ' rows of savings plans or reservation fees have no amortized cost: fees are taken as used up in full',
+       count(*) || ' rows of savings plans or reservation fees have no amortized cost: fees count as fully used',
        'export the savingsPlan and reservation columns'
 FROM charges_read
 WHERE cost_cause = 'commitment_cost_missing'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'zero_unexplained',
-       count(*) || ' rows of running instances cost nothing, and nothing in the export says why (first: ' || min(resource_id) || ')',
+       count(*) || ' rows of running instances cost nothing, and the export does not explain it (first: ' || min(resource_id) || ')',
        'these hours are priced by the next source: price book, spot history or list price'
--- The fee of a block may be in the bill of another month.
+-- The fee of a block can be in the bill of another month.
 FROM charges_read ANTI JOIN (FROM bill_details WHERE kind = 'commitment_fee' AND capacity_reservation_type = 'capacity_block') USING (capacity_reservation_id)
 WHERE cost_cause = 'zero_unexplained'
 HAVING count(*) > 0
@@ -205,27 +207,27 @@ FROM charges_read
 WHERE capacity_reservation_type = 'capacity_block' AND kind = 'commitment_fee' AND abs(effective_cost) >= 0.005
 UNION ALL
 SELECT 'warning', 'commitment_alone',
-       'refunds of ' || commitment_discount_id || ' keep their effective cost: what it costs, which may be less, is not here',
+       'refunds of ' || commitment_discount_id || ' keep their effective cost: the cost of the commitment, which may be less, is not in these files',
        'load them together with the files of its fees and usage'
 FROM charges_read
 GROUP BY commitment_discount_id
 HAVING bool_and(kind = 'refund' AND commitment_discount_id IS NOT NULL AND coalesce(sku_description NOT LIKE '%NoUpfront%', true))
 UNION ALL
 SELECT 'warning', 'no_line_type',
-       'the export has no line item types: every row is taken as plain usage',
+       'the export has no line item types: every row counts as plain usage',
        'export the column lineItem/LineItemType (CUR 2.0: line_item_line_item_type)'
 FROM raw
 HAVING count(*) > 0 AND count(line_item_line_item_type) = 0
 UNION ALL
 SELECT 'note', 'list_cost_unread',
-       count(*) || ' public on-demand costs are no numbers (such as ' || min(pricing_public_on_demand_cost) || ') and are left out',
+       count(*) || ' public on-demand costs are not numbers (such as ' || min(pricing_public_on_demand_cost) || ') and are left out',
        NULL
 FROM raw
 WHERE pricing_public_on_demand_cost IS NOT NULL AND bill_decimal(pricing_public_on_demand_cost) IS NULL
 HAVING count(*) > 0
 UNION ALL
 SELECT 'note', 'no_resource_ids',
-       'the export has no resource ids: its charges can price no node',
+       'the export has no resource ids: its charges cannot price nodes',
        'export resource ids (CUR: "Include resource IDs")'
 FROM raw
 HAVING count(*) > 0 AND count(line_item_resource_id) = 0;

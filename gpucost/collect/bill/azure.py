@@ -1,10 +1,9 @@
-"""Azure's cost exports; where there is none, the Cost Management query API: daily costs by resource, meter.
+"""Azure's cost exports, or daily costs by resource and meter from the Cost Management query API.
 
-Columns differ by agreement (Enterprise, Microsoft Customer, pay-as-you-go), version and language; their case never matters. The
-API's answers name columns and give rows; they come in pages behind `nextLink`, and are throttled by quota units, with the seconds
-to wait in headers of several names.
-Sources: Microsoft Learn, "Understand usage details fields" and "Cost and usage details file schema" (2026); Cost Management REST
-API, "Query - Usage" 2025-03-01.
+Columns differ by agreement (Enterprise, Microsoft Customer, pay-as-you-go), version and language; case never
+matters. The API's answers have column names and rows. They are paged with `nextLink` and throttled by quota
+units, with the wait in seconds in several headers. Sources: Microsoft Learn, "Understand usage details
+fields" and "Cost and usage details file schema" (2026); Cost Management REST API, "Query - Usage" 2025-03-01.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NUMBERS = """
 """
 _SPELLINGS = {
     "date": "UsageDateTime UsageDate",
-    # not CostUSD: the currency beside it is the bill's own
+    # not CostUSD: the currency column is the bill's own
     "cost": "CostInBillingCurrency PreTaxCost",
     "payg_cost": "paygCostInBillingCurrency",
     "currency": "BillingCurrencyCode BillingCurrency",
@@ -88,7 +87,9 @@ _DIMENSIONS = """
 
 @dataclass(eq=False)
 class QueryTree(MonthTree):
-    """One file of JSON lines per month ('2026-10'), asked for when it is fetched. `scope` is a subscription or billing scope."""
+    """One file of JSON lines per month ('2026-10'), queried when fetched. `scope` is a subscription or
+    billing scope.
+    """
 
     scope: str
     month: str
@@ -118,12 +119,12 @@ class QueryTree(MonthTree):
                 self.tell(f"{self.name}: {self.month}: {rows:,} rows")
         if not rows:
             raise SourceError(
-                f"{self.name} has no costs of {self.month}", "check azure.cost_scope and the month"
+                f"{self.name} has no costs in {self.month}", "check azure.cost_scope and the month"
             )
         return target
 
     def digest(self, entry: Entry) -> str:  # noqa: ARG002
-        # An answer is never known to be the same before it is read.
+        # Only a new query shows whether an answer changed.
         from uuid import uuid4
 
         return uuid4().hex
@@ -136,7 +137,7 @@ class QueryTree(MonthTree):
         if is_loopback(self.management_url):
             from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-            # Tokens are for Azure's own servers, never for a stand-in.
+            # Tokens are only for Azure's own servers.
             return CostManagementClient(_Nobody(), authentication_policy=SansIOHTTPPolicy(), **options)
         return CostManagementClient(
             azure_login(), credential_scopes=[f"{self.management_url}/.default"], **options
@@ -147,7 +148,7 @@ class QueryTree(MonthTree):
             text = retry(lambda: self._ask(client, link), attempts=8, longest_wait=self.longest_wait)
         except TransientError as error:
             raise SourceError(
-                f"{self.name}: {error}", "try again later: the API answers few questions a minute"
+                f"{self.name}: {error}", "try again later: the API answers few queries per minute"
             ) from None
         if not text:
             return {"properties": {"columns": [], "rows": []}}
@@ -156,9 +157,7 @@ class QueryTree(MonthTree):
         except ValueError:
             answer = None
         if not is_answer(answer):
-            raise SourceError(
-                f"{self.name} answered what is no cost query answer", "check azure.management_url"
-            )
+            raise SourceError(f"{self.name} did not return a cost query answer", "check azure.management_url")
         return answer
 
     def _ask(self, client: CostManagementClient, link: str | None) -> str:
@@ -176,10 +175,10 @@ class QueryTree(MonthTree):
             try:
                 if link is None:
                     return str(client.query.usage(self.scope, body, cls=_text))  # type: ignore[call-overload]
-                # The answer's own link, with the same body; never to another host.
+                # The answer's next link, with the same body; never to another host.
                 if not link.startswith(self.management_url + "/"):
                     raise SourceError(
-                        f"{self.name}: the answer goes on at another server", "check azure.management_url"
+                        f"{self.name}: the next page is on another server", "check azure.management_url"
                     )
                 response = client.send_request(HttpRequest("POST", link, json=body))
                 if response.status_code != 200:
@@ -192,9 +191,7 @@ class QueryTree(MonthTree):
                 if status in PASSING:
                     headers = getattr(getattr(error, "response", None), "headers", None) or {}
                     wait = retry_after(headers)
-                    raise TransientError(
-                        f"throttled or failing, again and again: HTTP {status}", wait
-                    ) from None
+                    raise TransientError(f"throttled or failing repeatedly: HTTP {status}", wait) from None
                 if isinstance(error, ServiceRequestError | ServiceResponseError):
                     raise TransientError(f"no answer: {line(error)}") from None
                 raise
@@ -222,7 +219,7 @@ def _text(got: Any, _result: Any, _headers: Any) -> str:
 
 
 class _Nobody:
-    """A credential for servers that ask for none: the client wants one with this method, and its policy never calls it."""
+    """A credential for servers without authentication: the client requires one, but its policy never uses it."""
 
     def get_token(self, *_scopes: str, **_options: object) -> Any:
-        raise NotImplementedError("no server on loopback asks who is there")
+        raise NotImplementedError("servers on loopback do not authenticate")

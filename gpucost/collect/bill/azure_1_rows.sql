@@ -1,6 +1,6 @@
 -- reads: raw (an Azure cost export or query answer as text), the variable currency
--- writes: azure_json, azure_day (macros): a text as JSON, a day; azure_read (view): the rows typed; azure_rows: with what each is to gpucost, and which machine it belongs to
--- invariant: one row per row of the export; only rows of kind 'instance' have an instance_key; what cannot be read is null, never a wrong value
+-- writes: azure_json, azure_day (macros): parse JSON and days; azure_read (view): the typed rows; azure_rows: the rows with their kind and machine
+-- invariant: one row per row of the export; only rows of kind 'instance' have an instance_key; unreadable values are null, never wrong
 CREATE OR REPLACE TEMP MACRO azure_json(value) AS CASE
     WHEN value LIKE '{%' AND json_valid(value) THEN value
     -- Enterprise agreements export tags and additional info without their braces.
@@ -18,7 +18,7 @@ WITH texts AS (
         cost IS NULL AS is_blank,
         bill_decimal(cost) AS cost,
         bill_decimal(payg_cost) AS payg_cost,
-        -- Prices in another currency than the bill's are not its prices.
+        -- Prices in a currency other than the bill's do not apply.
         coalesce(pricing_currency, raw.currency, '') = coalesce(raw.currency, '') AS is_priced_as_billed,
         CASE WHEN is_priced_as_billed THEN bill_decimal(payg_price) END AS list_price,
         CASE WHEN is_priced_as_billed THEN bill_decimal(unit_price) END AS contract_price,
@@ -34,11 +34,11 @@ WITH texts AS (
         coalesce(product_name, '') AS product_name,
         coalesce(service_family, '') AS service_family,
         resource_id,
-        -- Exports of one bill differ in how they case an id.
+        -- Exports of one bill differ in the case of ids.
         lower(resource_id) AS resource_key,
         resource_name,
         resource_type,
-        -- 'US East', 'US East 2', 'eastus': one region.
+        -- 'US East', 'US East 2', 'eastus': the same region.
         nullif(replace(lower(resource_location), ' ', ''), '') AS place,
         availability_zone AS zone,
         coalesce(billing_account_id, billing_account_name) AS billing_account_id,
@@ -57,7 +57,8 @@ WITH texts AS (
 SELECT
     * EXCLUDE (place, tags, info, is_priced_as_billed),
     coalesce(
-        -- 'usnorthcentral' -> 'northcentralus', 'euwest' -> 'westeurope', 'jaeast' -> 'japaneast': how Azure's own names read.
+        -- 'usnorthcentral' -> 'northcentralus', 'euwest' -> 'westeurope', 'jaeast' -> 'japaneast': Azure's own order of
+        -- words.
         CASE
             WHEN place SIMILAR TO 'us(gov|dod).*' THEN place
             WHEN place LIKE 'us%' THEN regexp_replace(place, '^us([a-z]+)(\d*)$', '\1us\2')
@@ -79,7 +80,7 @@ SELECT
     nullif(info->>'$.ServiceType', '') AS vm_size,
     lower(coalesce(info->>'$.UsageType', '')) AS usage_type,
     regexp_matches(resource_key, '/providers/microsoft\.compute/virtualmachine(s|scalesets)/[^/]+') AS is_machine,
-    -- Usage that a reservation or savings plan covers, or such a thing itself.
+    -- Usage covered by a reservation or savings plan, or the commitment itself.
     benefit_id IS NOT NULL OR pricing_model IN ('reservation', 'savingsplan') AS is_committed
 FROM texts;
 
@@ -96,7 +97,7 @@ WITH told AS (
             WHEN charge_type LIKE '%credit%' OR charge_type = 'adjustment' THEN 'credit'
             WHEN lower(concat_ws(' ', meter_category, product_name)) LIKE '%support%' AND charge_type <> 'usage'
                 OR lower(meter_category) LIKE '%support%' THEN 'support'
-            -- Capacity that is kept free and that no machine uses is charged to the reservation itself.
+            -- Reserved capacity without a machine is charged to the reservation itself.
             WHEN resource_key LIKE '%/capacityreservationgroups/%' THEN 'reserved_unused'
             WHEN regexp_matches(lower(meter_category), 'bandwidth|virtual network|load balancer|gateway|expressroute|firewall|content delivery|front door|azure dns|ip address')
             THEN 'network'
@@ -112,7 +113,7 @@ SELECT
     kind = 'commitment_fee' OR kind = 'commitment_unused' OR (charge_type = 'usage' AND is_committed) AS is_of_commitment,
     pricing_model = 'spot' OR regexp_matches(lower(concat_ws(' ', meter_name, meter_subcategory, product_name)), '\bspot\b|low priority') AS is_spot,
     CASE WHEN kind = 'instance' THEN azure_machine(resource_key, lower(vm_name)) END AS instance_key,
-    -- Quantity counts hours whatever the unit ('1 Hour', '10 Hours', '100 Hours'); licences run beside the machine's hours.
+    -- Quantity is in hours for any unit ('1 Hour', '10 Hours', '100 Hours'); licenses run in the machine's hours.
     CASE WHEN kind = 'instance' AND coalesce(unit, 'hour') ILIKE '%hour%' AND lower(meter_category) NOT LIKE '%licen%'
         AND usage_type IN ('', 'computehr') THEN quantity END AS instance_hours
 FROM told;

@@ -1,10 +1,10 @@
 -- reads: azure_rows
--- writes: azure_bases: of which cost each file is, 'actual', 'amortized', or 'cost' where nothing tells them apart; mapped (view), one charge per row of the export; answers what is worth saying of the export: level, code, message, fix
--- invariant: amortized cost is effective, actual cost is billed; of an amortized export, what a commitment pays is not billed
+-- writes: azure_bases: the cost basis of each file, 'actual', 'amortized', or 'cost' if unknown; mapped (view), one charge per row of the export; returns findings about the export: level, code, message, fix
+-- invariant: amortized cost is effective, actual cost is billed; in an amortized export, usage paid by a commitment is not billed
 CREATE OR REPLACE TEMP TABLE azure_bases AS
 WITH files AS (
-    -- An amortized export has the unused rest of commitments and charges covered usage its share; an actual one has their
-    -- purchases, and covered usage costs nothing. A name is asked only where the content says nothing.
+    -- An amortized export has the unused rest of commitments, and covered usage has its share of their cost; an actual
+    -- one has their purchases, and covered usage costs nothing. The file name decides only if the content does not.
     SELECT
         source_file,
         regexp_extract(source_file, '^(.*[/\\])?', 0) AS directory,
@@ -17,7 +17,7 @@ WITH files AS (
         END AS told
     FROM azure_rows GROUP BY source_file
 )
--- An export comes in several files of one directory: a part without commitments is of the kind that the others are of.
+-- An export consists of several files in a directory: a part without commitments has the basis of the others.
 SELECT
     source_file,
     coalesce(told, CASE WHEN count(DISTINCT told) OVER (PARTITION BY directory) = 1
@@ -91,7 +91,7 @@ SELECT
     CASE
         WHEN b.basis = 'amortized' AND r.kind = 'commitment_unused' AND r.cost <> 0 THEN 'commitment_unused'
         WHEN b.basis = 'amortized' AND r.is_of_commitment AND r.cost <> 0 THEN 'covered_usage'
-        -- Actual cost charges covered machines nothing, and so does an export without prices: that is no price.
+        -- Actual cost charges nothing for covered machines, like an export without prices: that is not a price.
         WHEN r.kind = 'instance' AND coalesce(r.cost, 0) = 0 AND lower(r.meter_category) NOT LIKE '%licen%' THEN 'zero_unexplained'
         ELSE 'same'
     END AS cost_cause,
@@ -107,14 +107,14 @@ SELECT
     r.file_row_number + 1 AS source_row
 FROM azure_rows AS r JOIN azure_bases AS b USING (source_file);
 
--- What is worth saying of the export.
+-- Findings about the export.
 SELECT 'warning' AS level, 'actual_only' AS code,
-    count(*) || ' charges of machines cost nothing, since commitments cover them: actual cost alone prices no such machine' AS message,
-    'export amortized cost too, and load it: it takes the place of the actual cost of those days' AS fix
+    count(*) || ' charges of machines cost nothing, because commitments cover them: actual cost alone cannot price these machines' AS message,
+    'also export amortized cost and load it: it replaces the actual cost of those days' AS fix
 FROM mapped WHERE format = 'azure-actual' AND commitment_discount_status = 'Used' AND cost_cause = 'zero_unexplained'
 HAVING count(*) > 0
 UNION ALL
-SELECT 'warning', 'no_cost', count(*) || ' rows have no cost at all; they count as 0', NULL FROM azure_rows WHERE is_blank HAVING count(*) > 0
+SELECT 'warning', 'no_cost', count(*) || ' rows have no cost; they count as 0', NULL FROM azure_rows WHERE is_blank HAVING count(*) > 0
 UNION ALL
 SELECT 'note', 'scale_set',
     count(*) || ' charges name only a scale set: their cost is spread over the hours of its nodes', NULL

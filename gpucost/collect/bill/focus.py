@@ -1,4 +1,4 @@
-"""FOCUS cost and usage, 1.0 to 1.4, of any provider (focus.finops.org): spelled as in the specification or in snake case."""
+"""FOCUS cost and usage, 1.0 to 1.4, of any provider (focus.finops.org): specification or snake case spelling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from gpucost.collect.bill.formats import Format
 
-# x_: what AWS, Azure and gpucost's own files add; it tells a machine's hours from what is charged beside it.
+# x_: additions of AWS, Azure and gpucost's own files; they separate a machine's hours from its other charges.
 _NAMES = """
     AvailabilityZone BillingAccountId BillingCurrency BillingPeriodStart CapacityReservationId
     CapacityReservationStatus ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd

@@ -1,16 +1,17 @@
 -- reads: raw (FOCUS cost and usage rows as text), the variable currency; charges_read (the same rows, mapped)
--- writes: focus_facts: whether the file says invoices, as FOCUS does since 1.2; focus_commitment (macro): which commitment an id is of; focus_commitments: of each commitment, what its usage bears, whether its purchases are in that, what it costs in all (null where only refunds are here), and what is given back of it; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row; billed cost is the file's own, and so is effective cost, but that purchases of what usage bears already cost nothing, and refunds take back no more than their commitment costs here, where that is known
+-- writes: focus_facts: whether the file contains invoices, as in FOCUS since 1.2; focus_commitment (macro): the commitment of an id; focus_commitments: for each commitment, the cost on its usage, whether that includes its purchases, its total cost (null with only refunds here), and its refunds; mapped (view): charges; returns findings about the export: level, code, message, fix
+-- invariant: one charge per row; billed and effective cost are the file's own, with two exceptions: purchases that usage already includes cost nothing, and refunds take back at most their commitment's cost here, if known
 CREATE OR REPLACE TEMP TABLE focus_facts AS
 SELECT count(invoice_id) > 0 AS tells_invoices
 FROM raw;
 
--- Azure charges purchases to the order, usage to what was ordered.
+-- Azure charges purchases to the order and usage to the ordered item.
 CREATE OR REPLACE TEMP MACRO focus_commitment(id) AS regexp_extract(lower(id), '^(.*/(reservation|savingsplan)orders/[^/]+|.*)', 1);
 CREATE OR REPLACE TEMP TABLE focus_commitments AS
 SELECT commitment, sum(cost) FILTER (charge_category = 'Usage') AS used, sum(cost) FILTER (charge_category = 'Purchase' AND cost >= 0) AS bought,
        -sum(cost) FILTER (charge_category IN ('Purchase', 'Adjustment') AND cost < 0) AS returned,
-       -- Usage bears a purchase where it costs as much; Azure states both, of a term whose usage is in many months.
+       -- Usage includes a purchase if it costs as much; Azure's export has both, for a term whose usage spans many
+       -- months.
        used > 0 AND (commitment LIKE '%/microsoft.%' OR used >= greatest(bought, 0)) AS is_borne,
        CASE WHEN is_borne THEN used ELSE bought + greatest(used, 0) END AS commitment_cost
 FROM (
@@ -41,7 +42,7 @@ WITH typed AS (
                x_instance_type,
                price_details ->> '$.InstanceType',
                sku_details ->> '$.InstanceType',
-               -- Azure's, since FOCUS 1.2 in the price's details.
+               -- Azure's, in the price's details since FOCUS 1.2.
                nullif(coalesce(price_details ->> '$.x_ServiceType', sku_details ->> '$.ServiceType'), ''),
                nullif(regexp_extract(x_usage_type, '(?:BoxUsage|SpotUsage|DedicatedUsage|UnusedBox|UnusedDed):(.+)$', 1), '')
            ) AS machine,
@@ -79,7 +80,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        nullif(focus_provider(invoice_issuer_name, NULL, NULL, NULL), provider) AS issuer,
        strftime(bill_moment(billing_period_start), '%Y-%m') AS billing_period,
        CASE WHEN tells_invoices THEN invoice_id IS NOT NULL END AS is_invoiced,
-       -- What names the charge, without its amounts. What has no resource is told apart by its account.
+       -- Identifies the charge without its amounts. Charges without a resource are distinguished by account.
        hash(starts, ends, charge_category, charge_class, service_name, sku_id, sku_price_id, charge_description, x_usage_type,
             x_operation, commitment_discount_id, commitment_discount_status,
             coalesce(resource_id, billing_account_id || ' ' || coalesce(sub_account_id, ''))) AS charge_key,
@@ -91,7 +92,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        bill_decimal(list_cost) AS list_cost,
        bill_decimal(contracted_cost) AS contracted_cost,
        coalesce(billing_currency, getvariable('currency')) AS billing_currency, billing_account_id,
-       -- A subscription of Azure is named as its own exports name it.
+       -- An Azure subscription, named as in Azure's own exports.
        CASE provider WHEN 'azure' THEN regexp_replace(lower(sub_account_id), '^\s*/subscriptions/', '') ELSE sub_account_id END AS sub_account_id,
        sub_account_name, service_name, service_category,
        region_id AS region,
@@ -110,7 +111,7 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
        TRY_CAST(TRY_CAST(x_cost_categories AS JSON) AS MAP(VARCHAR, VARCHAR)) AS cost_categories,
        hash(told.tags, x_cost_categories) AS label_digest,
        kind,
-       -- As Kubernetes' provider ids have it: i-…, project/zone/name, an Azure resource id; else the resource's own.
+       -- As in Kubernetes' provider ids: i-…, project/zone/name, an Azure resource id; otherwise the resource's own id.
        CASE WHEN x_gpucost_instance_key IS NOT NULL THEN lower(x_gpucost_instance_key)
             WHEN kind IN ('instance', 'storage', 'network') AND of_machine
             THEN lower(CASE WHEN regexp_matches(resource_id, '(^|/)i-[0-9a-fA-F]+$')
@@ -150,23 +151,23 @@ SELECT focus_provider(service_provider_name, provider_name, publisher_name, invo
 FROM told
 CROSS JOIN focus_facts;
 
--- What is worth saying of the export.
+-- Findings about the export.
 SELECT 'warning' AS level, 'zero_unexplained' AS code,
-       count(*) || ' charges of running instances cost nothing, and the file does not say why (first: ' || min(resource_id) || ')' AS message,
-       'ask the provider, or name the price in the price book' AS fix
+       count(*) || ' charges of running instances cost nothing, and the file does not explain it (first: ' || min(resource_id) || ')' AS message,
+       'contact the provider, or add the price to the price book' AS fix
 FROM charges_read
 WHERE cost_cause = 'zero_unexplained'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'rounded_by_export',
-       count(*) || ' effective costs are whole numbers where billed costs are not: the file was rounded by what wrote it',
+       count(*) || ' effective costs are whole numbers, but their billed costs are not: the program that wrote the file rounded them',
        'get the file from the provider itself'
 FROM charges_read
 WHERE cost_cause = 'rounded_by_export'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'commitment_alone',
-       'purchases and refunds of ' || commitment || ' keep their effective cost: its usage, which may bear it, is not here',
+       'purchases and refunds of ' || commitment || ' keep their effective cost: the usage that may include it is not in these files',
        'load them together with the files of that usage'
 FROM focus_commitments
 WHERE used IS NULL AND coalesce(bought, returned) > 0 AND commitment IS NOT NULL;

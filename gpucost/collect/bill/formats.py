@@ -1,4 +1,4 @@
-"""What kinds of billing export there are, and which one a file is: by its columns, never by its name."""
+"""Kinds of billing export, detected by a file's columns, never by its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpucost.records import record
 PACKAGE = "gpucost.collect.bill"
 
 
-# Whose a FOCUS row is, as `charges.provider` has it: the first name that is there decides.
+# The provider of a FOCUS row, as in `charges.provider`: the first name present decides.
 FOCUS_PROVIDER = """CREATE OR REPLACE TEMP MACRO focus_provider(service_provider, provider, publisher, issuer) AS
     CASE WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(aws|amazon)', 'i') THEN 'aws'
          WHEN regexp_matches(coalesce(service_provider, provider, publisher, issuer), '^(google|gcp$)', 'i') THEN 'gcp'
@@ -27,29 +27,29 @@ FOCUS_PROVIDER = """CREATE OR REPLACE TEMP MACRO focus_provider(service_provider
 
 
 class NotThis(DataError):
-    """A file that this command does not take: unknown, another provider's, or none that holds charges."""
+    """A file that this command does not take: unknown, another provider's, or without charges."""
 
 
-# Providers with a `gpucost collect` command of their own.
+# Providers with their own `gpucost collect` command.
 CLOUDS = ("aws", "gcp", "azure")
 
-# The maps that columns of a file can be entries of, as the SQL names them.
+# Map columns whose entries can be columns of a file, by their names in SQL.
 MAPS = ("tag_columns", "cost_category_columns")
 
 
 @record
 class Format:
-    """A kind of export: the columns that its SQL reads, and how a file of it is known.
+    """A kind of export: the columns of its SQL, and how its files are detected.
 
-    `provider` is '' where rows say whose they are. `columns` maps the name that the SQL uses to other spellings of it; how a
-    name is cased and parted never matters. `required` are the columns that make a file one of this kind. `sql` are files of
-    this package without their ending: run in order, the last one makes the view `mapped`. Both are texts with blanks between
-    names. `has_findings`: the last statement, run when the charges are written, answers level, code, message, fix.
-    `entry` gives the map (one of MAPS) and the key of a column that is an entry of one, None for any other column.
-    `line_item` are the columns that name a line item, its id first: where a file has that, `row_digest` tells its rows apart.
-    `catalog`: the SQL reads the catalog's tables. Every format's SQL may read the variable `currency`, that of rows that name
-    none; null where none is set. `times` are the columns of a charge's start and end, and of its billing period's, None without;
-    `numbers` those that hold numbers.
+    `provider`: '' if rows name theirs. `columns`: SQL name to alternative spellings; case and separators
+    never matter. `required`: columns that identify a file of this kind. `sql`: files of this package without
+    ending, run in order; the last one creates the view `mapped`. Both are strings with blanks between names.
+    `has_findings`: the last statement, run when the charges are written, returns level, code, message, fix.
+    `entry`: the map (one of MAPS) and key of a column that is a map entry, otherwise None. `line_item`: the
+    columns that name a line item, its id first; with them, `row_digest` distinguishes rows. `catalog`: the
+    SQL reads the catalog's tables. Every format's SQL can read the variable `currency`, for rows without one;
+    null if not set. `times`: the columns of a charge's start and end, and of its billing period's, or None.
+    `numbers`: columns with numbers.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Format:
 
     @property
     def command(self) -> str:
-        """The `gpucost collect` command that takes it, whatever other one does."""
+        """The `gpucost collect` command for it, even if others take it, too."""
         return self.provider if self.provider in CLOUDS else "focus"
 
     @property
     def rules_digest(self) -> str:
-        """What the mapping is: bills read by other rules are read again."""
+        """A digest of the mapping: bills read by other rules are read again."""
         import hashlib
 
         readers = (
@@ -91,9 +91,10 @@ def sql_text(name: str) -> str:
 
 
 def squeeze(name: str) -> str:
-    """A column's name without case and separators: `lineItem/UsageStartDate` and `line_item_usage_start_date` are one.
+    """A column's name without case and separators: `lineItem/UsageStartDate` equals
+    `line_item_usage_start_date`.
 
-    Azure translates names and puts its own behind: `Abonnement-GUID (SubscriptionGuid)` is `SubscriptionGuid`.
+    Azure translates names and appends its own: `Abonnement-GUID (SubscriptionGuid)` is `SubscriptionGuid`.
     """
     if own := re.fullmatch(r".+\(([A-Za-z0-9_ ]+)\)\s*", name):
         name = own.group(1)
@@ -106,7 +107,7 @@ def spelled(names: str, spellings: Mapping[str, str]) -> dict[str, Sequence[str]
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Every format, the more particular first."""
+    """Every format, the most specific first."""
     from gpucost.collect.bill import anthropic, aws, azure, focus, gcp, oci, openai
 
     vendors = (*openai.FORMATS, *anthropic.FORMATS)
@@ -114,7 +115,7 @@ def all_formats() -> tuple[Format, ...]:
 
 
 def recognize(header: Sequence[str], name: str) -> Format:
-    """The format whose required columns are all in `header`. Raises NotThis, saying what the file seems to be."""
+    """The format whose required columns are all in `header`. Raises NotThis with the likely kind of file."""
     there = {squeeze(column) for column in header}
     for known in all_formats():
         if not _lacking(known, there):
@@ -122,15 +123,15 @@ def recognize(header: Sequence[str], name: str) -> Format:
     for columns, what, fix in _NO_BILLS:
         if there.issuperset(map(squeeze, columns.split())):
             raise NotThis(f"{name} is {what}", fix)
-    raise NotThis(f"{name} is no billing export that gpucost knows: {_nearest(there)}", _EXPECTED)
+    raise NotThis(f"{name} is not a known billing export: {_nearest(there)}", _EXPECTED)
 
 
 def locate(
     known: Format, header: Sequence[str], name: str
 ) -> tuple[dict[str, int | None], dict[str, dict[str, int]]]:
-    """Where the columns of a format stand in `header`, None where it lacks one, and the entries of MAPS.
+    """Positions of a format's columns in `header`, None for missing ones, and the entries of MAPS.
 
-    Raises DataError where two columns mean the same one.
+    Raises DataError if two columns have the same meaning.
     """
     at: dict[str, list[int]] = {}
     maps: dict[str, dict[str, int]] = {name: {} for name in MAPS}
@@ -141,7 +142,7 @@ def locate(
             at.setdefault(squeeze(column), []).append(position)
     positions: dict[str, int | None] = {}
     for column in known.columns:
-        # The first spelling that is there: the name itself, then the others in their order.
+        # The first spelling present: the name itself, then the others in order.
         spelled = next((at[word] for word in _spellings(known, column) if word in at), [])
         if exact := [position for position in spelled if header[position] == column]:
             spelled = exact[:1]
@@ -154,21 +155,22 @@ def locate(
     return positions, maps
 
 
-_COST_AND_USAGE = "give the FOCUS cost and usage file: the one with BilledCost and EffectiveCost"
+_COST_AND_USAGE = "load the FOCUS cost and usage file: the one with BilledCost and EffectiveCost"
 
-# Files that lie beside exports and hold no charges, the more particular first: the columns that tell them, what they are, a fix.
+# Files without charges that are often next to exports, the most specific first: identifying columns, kind,
+# fix.
 _NO_BILLS = (
     (
         "ResultsByTime",
         "an answer of the AWS Cost Explorer API: sums, not charges",
-        "give the Cost and Usage Report: create a Data Export (CUR 2.0) in the AWS Billing console",
+        "load the Cost and Usage Report: create a Data Export (CUR 2.0) in the AWS Billing console",
     ),
     ("SpotPriceHistory", "an answer of the EC2 API with spot prices, not a bill", "gpucost collect spot"),
     ("PriceList FormatVersion", "an answer of the AWS price list API, not a bill", "gpucost collect prices"),
     ("files manifest run_id", "the manifest of a FOCUS data set, not its charges", _COST_AND_USAGE),
     (
         "ContractCommitmentId ContractCommitmentCost",
-        "a FOCUS contract commitment file: what was agreed, not what was charged",
+        "a FOCUS contract commitment file: agreements, not charges",
         _COST_AND_USAGE,
     ),
     (
@@ -178,34 +180,34 @@ _NO_BILLS = (
     ),
     (
         "BillingPeriodStatus BillingPeriodCreated",
-        "a FOCUS billing period file: it says which periods are closed, and holds no charges",
+        "a FOCUS billing period file: states of billing periods, not charges",
         _COST_AND_USAGE,
     ),
     (
         "RecordType LinkedAccountId UsageType ProductCode",
         "an AWS detailed billing report, which AWS replaced by the Cost and Usage Report in 2019",
-        "create a Data Export (CUR 2.0) in the AWS Billing console and give its files",
+        "create a Data Export (CUR 2.0) in the AWS Billing console and load its files",
     ),
     (
         "num_model_requests input_tokens",
-        "OpenAI's usage: tokens, not what they cost",
-        "give the costs: answers of /v1/organization/costs by line item and project, or the dashboard's cost export",
+        "OpenAI's usage: tokens, not their cost",
+        "load the costs: answers of /v1/organization/costs by line item and project, or the dashboard's cost export",
     ),
     (
         "uncached_input_tokens output_tokens",
-        "Anthropic's usage: tokens, not what they cost",
-        "give the costs: answers of /v1/organizations/cost_report by description and workspace",
+        "Anthropic's usage: tokens, not their cost",
+        "load the costs: answers of /v1/organizations/cost_report by description and workspace",
     ),
     (
         "usage_date_utc usage_output_tokens",
-        "Anthropic's usage: tokens, not what they cost",
-        "give the costs: the CSV of the Console's cost page",
+        "Anthropic's usage: tokens, not their cost",
+        "load the costs: the CSV of the Console's cost page",
     ),
     ("skus", "an answer of the Google Cloud price list API, not a bill", "gpucost collect prices"),
     (
         "report_period_start interval_start",
         "OpenShift usage of the cost management operator: usage, not charges",
-        "give the cloud's own billing export; usage comes from Prometheus: gpucost collect prometheus",
+        "load the cloud's own billing export; usage comes from Prometheus: gpucost collect prometheus",
     ),
     (
         "Timestamp UsageType Operation InstanceID MyBidID",
@@ -229,10 +231,10 @@ def _lacking(known: Format, there: set[str]) -> list[str]:
 
 
 def _nearest(there: set[str]) -> str:
-    """How close the columns come to a format: what is missing from the one that shares most."""
+    """The format with the most matching columns, and the columns it lacks."""
     lacking = [(known, _lacking(known, there)) for known in all_formats()]
     shares = [(len(missing) / len(known.required.split()), known, missing) for known, missing in lacking]
     share, best, missing = min(shares, key=itemgetter(0))
     if share > 0.6:
-        return "its columns are unlike any of them"
-    return f"it is like {best.title}, but has no column {', '.join(missing)}"
+        return "its columns match no known format"
+    return f"it resembles {best.title}, but lacks the columns {', '.join(missing)}"

@@ -1,7 +1,7 @@
-"""Google Cloud's usage cost export, the detailed one, and the standard one, which names no machines: in BigQuery, or files of it.
+"""Google Cloud's detailed usage cost export, and the standard one without machines, in BigQuery or as files.
 
-Rows of an invoice month are appended until it is closed and corrected afterwards, to the partition of the day they are written:
-a month is always read whole, from the partition of its first day to the newest.
+Rows of an invoice month are appended until it is closed and corrected afterwards, in the partition of the day
+they are written. So a month is always read as a whole, from the partition of its first day to the newest.
 Sources: Cloud Billing documentation, "Structure of Detailed data export" (2026); BigQuery REST API v2.
 """
 
@@ -71,17 +71,17 @@ FORMATS = (_format("service invoice"), _format("service_description invoice_mont
 
 def _in_words(what: str) -> AbstractContextManager[None]:
     return google_in_words(
-        what,
-        "try again later; nothing of it was loaded",
-        ("", "see docs/billing-gcp.md for the roles that are needed"),
+        what, "try again later; none of it was loaded", ("", "grant the roles in docs/billing-gcp.md")
     )
 
 
 _TABLE = re.compile(r"^[a-z][a-z0-9.:-]{4,}\.[A-Za-z0-9_]+\.[A-Za-z0-9_-]+$")
 _GIB = 1 << 30
-# On-demand price of the US multi-region since July 2023 (cloud.google.com/bigquery/pricing); the estimate says so.
+# On-demand price of the US multi-region since July 2023 (cloud.google.com/bigquery/pricing), named in the
+# estimate.
 _USD_PER_TIB = 6.25
-# In BigQuery's dialect: a JSON text per row of an invoice month. Corrections come in later partitions: all up to now are read.
+# BigQuery's dialect: one JSON text per row of an invoice month. All partitions up to now, because corrections
+# come later.
 _MONTH = """SELECT TO_JSON_STRING(STRUCT(columns)) AS line
 FROM `project.dataset.table`
 WHERE invoice.month = @month AND partition_column >= @since"""
@@ -89,10 +89,10 @@ WHERE invoice.month = @month AND partition_column >= @since"""
 
 @dataclass(eq=False)
 class BigQueryTree(MonthTree):
-    """One file of JSON lines per invoice month ('2026-10'), queried when it is fetched.
+    """One file of JSON lines per invoice month ('2026-10'), queried when fetched.
 
-    `max_gib` caps what a month's query may read: it is estimated before, and BigQuery itself refuses to go beyond. `tell`
-    hears the estimate.
+    `max_gib` limits the data that a month's query reads: it is estimated before, and BigQuery enforces it.
+    `tell` receives the estimate.
     """
 
     table: str
@@ -107,19 +107,19 @@ class BigQueryTree(MonthTree):
             self.table = self.table.replace(":", ".", 1)
         if not _TABLE.match(self.table):
             raise ConfigError(
-                f"{self.table} is no BigQuery table",
-                "gcp.billing_table should read project.dataset.gcp_billing_export_resource_v1_…",
+                f"invalid BigQuery table: {self.table}",
+                "set gcp.billing_table to project.dataset.gcp_billing_export_resource_v1_…",
             )
         self.name = f"bigquery://{self.table}"
 
     def entries(self) -> list[Entry]:
         table = self._opened[1]
-        # The table as it is now: an answer of another moment is another file.
+        # The table as of now: an answer at another time is another file.
         state = f"{table.modified}:{table.num_rows}"
         return [Entry(self.key, 0, f"{self.table}:{self.key}:{state}")]
 
     def estimate(self) -> int:
-        """Bytes that the query would read. Raises SourceError where they are over the cap."""
+        """Bytes that the query would read. Raises SourceError above the limit."""
         size = int(self._query(dry_run=True).total_bytes_processed or 0)
         self.tell(
             f"{self.name}: {self.month}: the query reads {size / _GIB:,.2f} GiB, about ${size / (1 << 40) * _USD_PER_TIB:,.2f} "
@@ -127,9 +127,9 @@ class BigQueryTree(MonthTree):
         )
         if size > self.max_gib * _GIB:
             raise SourceError(
-                f"{self.name}: {self.month} would read {size / _GIB:,.1f} GiB, more than the cap of {self.max_gib:g} GiB; "
-                "nothing was read",
-                f"raise the cap: gpucost collect gcp --max-gib {int(size / _GIB) + 1}, or gcp.max_gib in gpucost.toml",
+                f"{self.name}: {self.month} would read {size / _GIB:,.1f} GiB, more than the limit of {self.max_gib:g} GiB; "
+                "no data was read",
+                f"raise the limit: gpucost collect gcp --max-gib {int(size / _GIB) + 1}, or gcp.max_gib in gpucost.toml",
             )
         return size
 
@@ -142,7 +142,7 @@ class BigQueryTree(MonthTree):
         if not written:
             raise SourceError(
                 f"{self.name} has no rows of invoice month {self.month}",
-                "an export holds months since it was enabled, and the one before",
+                "an export has the months since it was enabled, and the previous month",
             )
         return target
 
@@ -161,18 +161,18 @@ class BigQueryTree(MonthTree):
         there = {field.name for field in table.schema}
         if lacking := {"billing_account_id", "usage_start_time", "cost", "invoice", "sku"} - there:
             raise SourceError(
-                f"{self.name} is no usage cost export: it has no column {', '.join(sorted(lacking))}",
-                "name the table gcp_billing_export_resource_v1_… under [gcp]: billing_table",
+                f"{self.name} is not a usage cost export: it lacks the columns {', '.join(sorted(lacking))}",
+                "set billing_table in [gcp] to the table gcp_billing_export_resource_v1_…",
             )
         return client, table
 
     def _query(self, **options: Any) -> Any:
-        """The job that asks for the month."""
+        """The query job of the month."""
         client, table = self._opened
         from google.cloud.bigquery import QueryJobConfig, ScalarQueryParameter
 
         kinds = {field.name: field.field_type for field in table.schema}
-        # A table that grew columns is asked for ours alone; one that is older lacks some.
+        # Select only our columns, because newer tables have more; older ones lack some.
         columns = ", ".join(name for name in _WHOLE if name in kinds)
         text = _MONTH.replace("project.dataset.table", self.table).replace("(columns)", f"({columns})")
         parameters = [ScalarQueryParameter("month", "STRING", self.month.replace("-", ""))]
@@ -190,9 +190,10 @@ class BigQueryTree(MonthTree):
 
 
 def _partition_column(table: Table) -> str | None:
-    """What tells the day a row was written, which pruning goes by; None where partitions are of something else."""
+    """The column of the day a row was written, for pruning; None if partitions use something else."""
     parts = table.time_partitioning
     field = parts and (parts.field or "_PARTITIONTIME")
-    # By usage, a correction lies in the partition of the day it corrects, however old: all of them are read.
+    # With partitions by usage, a correction is in the partition of the corrected day, however old: read all
+    # partitions.
     of_writing = ("export_time", "partition_date", "_PARTITIONTIME", "ingestion_time")
     return field if field in of_writing else None

@@ -1,6 +1,6 @@
 -- reads: raw (a Google Cloud export as text, flattened or nested), the variable currency
--- writes: gcp_json (macro): a nested value as JSON, null for nothing; gcp_read (view): the rows typed, their credits summed by what they are; gcp_rows: numbered, with what each is to gpucost, which VM it belongs to, and which part of it it pays for
--- invariant: one row per row of the export; cost + usage_credits + other_credits is what Google bills for it; only rows of kind 'instance' have an instance_key; JSON stays as it is, and the text that Python prints of lists and dicts becomes the same value
+-- writes: gcp_json (macro): a nested value as JSON, null if empty; gcp_read (view): the typed rows, with sums of credits by kind; gcp_rows: numbered rows with their kind, their VM, and the part of the VM that they pay for
+-- invariant: one row per row of the export; cost + usage_credits + other_credits is Google's billed cost; only rows of kind 'instance' have an instance_key; JSON is unchanged, and Python's printed lists and dicts become the same value
 CREATE OR REPLACE TEMP MACRO gcp_json(value) AS CASE
     WHEN value IS NULL OR value = '' THEN NULL
     WHEN json_valid(value) THEN value
@@ -37,7 +37,7 @@ WITH texts AS (
         coalesce(currency, getvariable('currency')) AS currency,
         TRY_CAST(nullif(coalesce(price_list_price, gcp_json(price)->>'$.list_price'), '') AS DOUBLE) AS list_price,
         TRY_CAST(nullif(coalesce(price_effective_price_default, gcp_json(price)->>'$.effective_price_default'), '') AS DOUBLE) AS contract_price,
-        -- Prices stand for so many units.
+        -- Prices are for this many units.
         TRY_CAST(nullif(coalesce(price_pricing_unit_quantity, gcp_json(price)->>'$.pricing_unit_quantity'), '') AS DOUBLE) AS units_priced,
         TRY_CAST(nullif(coalesce(usage_amount, gcp_json(usage)->>'$.amount'), '') AS DOUBLE) AS amount,
         coalesce(usage_unit, gcp_json(usage)->>'$.unit') AS unit,
@@ -63,7 +63,7 @@ WITH texts AS (
 credited AS (
     SELECT
         *,
-        -- Exports older than September 2020 have no types, only names.
+        -- Exports before September 2020 have only names, no types.
         list_transform(credits, lambda c: {
             'type': coalesce(nullif(c.type, ''), CASE
                 WHEN c.name ILIKE '%sustained%' THEN 'SUSTAINED_USAGE_DISCOUNT'
@@ -79,7 +79,7 @@ credited AS (
     FROM texts
 )
 SELECT
-    -- Of a row with a credit that is no number it is not known what is billed.
+    -- With an invalid credit, the billed cost of a row is unknown.
     * EXCLUDE (credits, parsed, labels, system_labels)
         REPLACE (CASE WHEN len(list_filter(parsed, lambda c: c.amount IS NULL)) > 0 THEN NULL ELSE cost END AS cost),
     coalesce(list_sum(list_transform(
@@ -88,7 +88,7 @@ SELECT
             'SPENDING_BASED_DISCOUNT', 'RESELLER_MARGIN', 'SUBSCRIPTION_BENEFIT', 'FEE_UTILIZATION_OFFSET'
         )), lambda c: c.amount
     )), 0) AS usage_credits,
-    -- Promotions, free tier and whatever Google adds to its list: they lower the bill, not what the usage cost.
+    -- Promotions, free tier and future credit types: they lower the bill, not the cost of usage.
     coalesce(list_sum(list_transform(
         list_filter(parsed, lambda c: c.type NOT IN (
             'SUSTAINED_USAGE_DISCOUNT', 'COMMITTED_USAGE_DISCOUNT', 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE', 'DISCOUNT',
@@ -101,7 +101,7 @@ SELECT
         list_filter(parsed, lambda c: c.type = 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE'), lambda c: c.amount)), 0) AS spend_cud,
     list_filter(parsed, lambda c: c.type = 'COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE')[1].words AS spend_cud_words,
     len(list_filter(parsed, lambda c: c.type = 'FEE_UTILIZATION_OFFSET')) > 0 AS has_offset,
-    -- A key that stands there twice keeps its first value.
+    -- A duplicate key keeps its first value.
     map_from_entries(list_transform(
         list_filter(labels, lambda l, i: l.key IS NOT NULL AND list_position(list_transform(labels, lambda o: o.key), l.key) = i),
         lambda l: {'key': l.key, 'value': l.value}
@@ -129,7 +129,7 @@ told AS (
         *,
         CASE
             WHEN cost_type = 'tax' THEN 'tax'
-            -- A goodwill or an SLA credit is no price of what it is granted for.
+            -- A goodwill or SLA credit is not a price of the credited usage.
             WHEN adjustment IN ('GOODWILL', 'SALES_BASED_GOODWILL', 'SLA_VIOLATION', 'BALANCE_TRANSFER', 'ACCOUNT_CLOSURE') THEN 'credit'
             WHEN has_offset OR name LIKE 'commitment%' OR (subscription_id IS NOT NULL AND regexp_matches(name, 'commitment|\bcuds?\b'))
             THEN 'commitment_fee'
@@ -150,7 +150,8 @@ SELECT
     * EXCLUDE (name, is_compute, is_on_vm),
     row_number() OVER () AS row_id,
     regexp_matches(name, 'spot|preemptible') AS is_spot,
-    -- What Kubernetes knows the machine by is gce://project/zone/name; global_name ends in a number, resource.name in the name.
+    -- The machine's name in Kubernetes is gce://project/zone/name; global_name ends in a number, resource.name in the
+    -- name.
     CASE WHEN kind = 'instance' THEN lower(concat_ws('/',
         coalesce(project_id, nullif(regexp_extract(global_name, '/projects/([^/]+)/', 1), '')),
         coalesce(nullif(zone, ''), nullif(regexp_extract(global_name, '/zones/([^/]+)/', 1), '')),
@@ -165,8 +166,8 @@ SELECT
         WHEN regexp_matches(name, 'ssd') THEN 'ssd'
         ELSE 'other'
     END AS component,
-    -- Commitments cover a family of machines or a model of GPU: 'Commitment v1: A2 Cpu in Americas for 1 Year' covers
-    -- 'A2 Instance Core running in Americas'; a name without a family is N1.
+    -- Commitments cover a machine family or a GPU model: 'Commitment v1: A2 Cpu in Americas for 1 Year' covers 'A2
+    -- Instance Core running in Americas'; a name without a family is N1.
     CASE WHEN kind IN ('instance', 'commitment_fee') THEN trim(regexp_replace(regexp_replace(regexp_replace(regexp_replace(
         name,
         '^commitment[^:]*:\s*', ''),

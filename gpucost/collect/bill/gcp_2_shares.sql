@@ -1,6 +1,6 @@
 -- reads: gcp_rows, catalog_instances
--- writes: gcp_hours: how long each VM ran, on rows of one of its parts; gcp_fees: each row's part in commitments: covered rows their share of the fee, fee rows what nobody used
--- invariant: the hours of a VM stand once, on the rows of its cores; of its GPUs or memory where no cores are billed; a window of usage holds no more hours than it lasts; per pool of commitments and slot of time, shares + unused = fees
+-- writes: gcp_hours: the running hours of each VM, on rows of one of its parts; gcp_fees: each row's share of commitments: covered rows their part of the fee, fee rows the unused part
+-- invariant: the hours of a VM are counted once, on the rows of its cores, or of its GPUs or memory if no cores are billed; a usage window has at most the hours of its length; per pool of commitments and time slot, shares + unused = fees
 CREATE OR REPLACE TEMP TABLE gcp_hours AS
 WITH parts AS (
     SELECT
@@ -9,7 +9,7 @@ WITH parts AS (
         r.start_at,
         r.end_at,
         CASE r.component WHEN 'core' THEN 1 WHEN 'gpu' THEN 2 WHEN 'ram' THEN 3 END AS rank,
-        -- Hours of one vCPU or GPU, GiB-hours of memory. The base units are exact, the pricing units are rounded in some exports.
+        -- Hours of one vCPU or GPU, GiB-hours of memory. Base units are exact; some exports round pricing units.
         CASE
             WHEN r.component = 'ram' THEN CASE WHEN r.pricing_unit ILIKE 'gibibyte hour%' THEN r.pricing_amount ELSE r.amount / 3600 / 1073741824 END
             WHEN r.unit ILIKE 'second%' THEN r.amount / 3600
@@ -25,7 +25,7 @@ WITH parts AS (
     WHERE r.kind = 'instance' AND r.component IN ('core', 'gpu', 'ram') AND r.end_at > r.start_at
 ),
 clocks AS (
-    -- A VM with one kind of core row and two (predefined and extended, say) sums them.
+    -- Sum a VM's core rows of two kinds (such as predefined and extended).
     SELECT * FROM parts WHERE units IS NOT NULL QUALIFY rank = min(rank) OVER (PARTITION BY instance_key)
 ),
 windows AS (
@@ -41,8 +41,8 @@ windows AS (
 SELECT
     row_id,
     CASE
-        -- What the machine holds is unknown, or told wrongly: it ran through the window. Rows of one window (namespaces of
-        -- GKE, say) share it.
+        -- The machine's size is missing or wrong: it ran through the whole window. Rows of one window (such as GKE
+        -- namespaces) share it.
         WHEN unsized > 0 OR hours > span * 1.001 THEN CASE WHEN all_units = 0 THEN 0 ELSE span * units / all_units END
         ELSE units / size
     END AS instance_hours
@@ -55,11 +55,12 @@ WITH charges AS (
     WHERE kind = 'commitment_fee' OR resource_cud <> 0 OR spend_cud <> 0
 ),
 entries AS (
-    -- A fee with offsets is the newer model: the offsets are what was used, and the usage is charged the discounted price.
+    -- A fee with offsets is the newer model: the offsets are the used part, and usage is charged the discounted price.
     SELECT
         row_id,
         true AS is_fee,
-        -- Commitments on resources cover vCPUs, memory or GPUs of a region; commitments on spend a product everywhere.
+        -- Commitments on resources cover vCPUs, memory or GPUs of a region; commitments on spend cover a product
+        -- everywhere.
         CASE WHEN regexp_matches(lower(sku), 'dollar|spend|flex') THEN 'spend' ELSE 'resource' END AS basis,
         sku AS words,
         service,
@@ -76,7 +77,7 @@ entries AS (
         pricing_unit
     FROM charges WHERE is_fee AND NOT has_offset
     UNION ALL
-    -- What Google took off over the row's own price: how many of its units the commitment covered.
+    -- Google's deduction at the row's own price: the number of units covered by the commitment.
     SELECT
         row_id, false, 'resource', sku, service, region, component, family, billing_account_id, currency,
         start_at, NULL, NULL, -resource_cud,
@@ -100,7 +101,7 @@ pooled AS (
     FROM entries
 ),
 slotted AS (
-    -- Fees come by the hour, in some exports by the day or month: a pool is compared at the pace of its slowest fee.
+    -- Fees are hourly, in some exports daily or monthly: a pool is compared in the intervals of its longest fee.
     -- Google's days and months begin at midnight Pacific time.
     SELECT
         *,
@@ -120,7 +121,7 @@ slots AS (
         sum(covered) AS covered,
         sum(units) FILTER (is_fee) AS committed_units,
         sum(units) FILTER (NOT is_fee) AS covered_units,
-        -- Units can be compared where every row has them and all are of one kind.
+        -- Units are comparable if every row has them and they are of one kind.
         count(DISTINCT pricing_unit) = 1 AND count(*) = count(units) AS has_units
     FROM slotted GROUP BY pool, slot
 ),
@@ -130,8 +131,8 @@ used AS (
         CASE
             WHEN coalesce(fee, 0) <= 0 OR coalesce(covered, 0) <= 0 THEN 0
             WHEN has_units AND committed_units > 0 AND covered_units > 0 THEN least(1, covered_units / committed_units)
-            -- Commitments on spend bill no units. Where they are used in full, a fee stands to what it covers as the
-            -- commitment's price to the price on demand; that is the least ratio of the pool's slots.
+            -- Commitments on spend bill no units. If fully used, a fee / its covered cost = the commitment's price /
+            -- the on-demand price: use the pool's minimum over its slots.
             ELSE least(1, CAST(covered AS DOUBLE) / CAST(fee AS DOUBLE) * min(CASE WHEN fee > 0 AND covered > 0
                 THEN CAST(fee AS DOUBLE) / CAST(covered AS DOUBLE) END) OVER (PARTITION BY pool))
         END AS used_share
@@ -157,7 +158,7 @@ SELECT row_id, bool_or(is_fee) AS is_fee, bool_or(is_without_fee) AS is_without_
 FROM (
     SELECT
         * EXCLUDE (share),
-        -- What rounding leaves over goes to a fee row, so that nothing of a fee is lost.
+        -- The rounding remainder goes to a fee row, so that the whole fee is kept.
         share + CASE
             WHEN is_fee AND row_number() OVER (PARTITION BY pool, slot ORDER BY is_fee DESC, share DESC, row_id) = 1
             THEN slot_fee - sum(share) OVER (PARTITION BY pool, slot)

@@ -1,6 +1,6 @@
 -- reads: gcp_rows, gcp_hours, gcp_fees
--- writes: mapped (view), one charge per row of the export; answers what is worth saying of the export: level, code, message, fix
--- invariant: sum(billed_cost) is what Google bills; sum(effective_cost) differs from it by promotions and free tier alone: fees move between rows and stay whole
+-- writes: mapped (view), one charge per row of the export; returns findings about the export: level, code, message, fix
+-- invariant: sum(billed_cost) is Google's bill; sum(effective_cost) differs from it only by promotions and free tier: fees move between rows and stay whole
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH costs AS (
     SELECT
@@ -19,8 +19,8 @@ SELECT
     'gcp' AS provider,
     CASE WHEN regexp_matches(invoice_month, '^\d{6}$') THEN invoice_month[1:4] || '-' || invoice_month[5:6] END AS billing_period,
     NULL::BOOLEAN AS is_invoiced,
-    -- Google never changes a row: it appends others. So the cost names it, too, and a correction is a charge of its own beside
-    -- what it corrects; the time of the export does not, which another export of the same bill has its own of.
+    -- Google never changes a row, but appends others. So the cost is part of the key, and a correction is a separate
+    -- charge next to the corrected one. The export time is not part of it: another export of the same bill has its own.
     hash(billing_account_id, service_id, sku_id, sku, start_at, end_at, project_id, global_name, resource_name, region, tags, cost_type,
         adjustment, subscription_id, consumption_model, invoice_month, round(cost, 6)) AS charge_key,
     start_at AS charge_period_start,
@@ -87,7 +87,7 @@ SELECT
     CASE WHEN told_kind = 'commitment_fee' AND effective_cost <> 0 THEN 'commitment_unused' ELSE told_kind END AS kind,
     instance_hours,
     CASE
-        -- A commitment took off all of it, or a part, and its fee is not in the export: what the hour cost is not known.
+        -- A commitment covers all or part of it, and its fee is not in the export: the hour's cost is unknown.
         WHEN lacks_fee AND cost <> 0 THEN 'fee_missing'
         WHEN is_shared_fee AND effective_cost <> billed_cost THEN 'fee_amortized'
         WHEN fee_share <> 0 THEN 'covered_usage'
@@ -100,22 +100,22 @@ SELECT
     file_row_number + 1 AS source_row
 FROM costs;
 
--- What is worth saying of the export.
+-- Findings about the export.
 SELECT 'warning' AS level, 'no_resources' AS code,
-    'the export names no machines (resource.name, resource.global_name): costs are loaded, no node can be priced by them' AS message,
+    'the export contains no machine names (resource.name, resource.global_name): costs are loaded, but cannot price nodes' AS message,
     'export the detailed usage cost data, table gcp_billing_export_resource_v1_…' AS fix
 FROM gcp_rows
 HAVING count(*) > 0 AND count(global_name) = 0 AND count(resource_name) = 0 AND count(*) FILTER (service = 'Compute Engine') > 0
 UNION ALL
 SELECT 'warning', 'fee_missing',
-    count(*) || ' charges are covered, whole or in part, by a commitment whose fee is not in the export: they cost too little here, and their'
+    count(*) || ' charges are covered, completely or partly, by a commitment without a fee in the export: their costs are too low here, and their'
         || ' machines'' hours are priced as if no bill covered them',
-    'load the whole month, with the project or billing account that the commitment is charged to'
+    'load the whole month, including the project or billing account that pays for the commitment'
 FROM mapped WHERE cost_cause = 'fee_missing'
 HAVING count(*) > 0
 UNION ALL
 SELECT 'warning', 'machine_type_unknown',
     count(DISTINCT instance_key) || if(count(DISTINCT instance_key) = 1, ' machine has', ' machines have')
-        || ' no machine type in system_labels: hours are those of the usage windows', NULL
+        || ' no machine type in system_labels: the hours of the usage windows count', NULL
 FROM mapped WHERE kind = 'instance' AND instance_type IS NULL
 HAVING count(*) > 0;

@@ -1,4 +1,4 @@
-"""One run over billing exports: find the files, know their format, read, map, and replace what the store had of them."""
+"""Load billing exports: find files, detect formats, read, map, and replace earlier versions in the store."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from gpucost.store.charges import BillLoad, BillResult
     from gpucost.store.connection import Store
 
-# The mapped rows with the columns that not every mapping has, null there, besides those of bill_rows: `format`, where content
-# does not tell formats apart, and `issuer` of invoices, where that is another than the provider.
+# The mapped rows with optional columns, null by default: the columns of bill_rows, `format` if content does
+# not distinguish formats, and `issuer` of invoices if it is not the provider.
 _READ = """CREATE OR REPLACE TEMP VIEW charges_read AS
 SELECT * REPLACE (
     CASE WHEN year(charge_period_start) BETWEEN 2000 AND 2100 THEN charge_period_start END AS charge_period_start,
     CASE WHEN year(charge_period_end) BETWEEN 2000 AND 2100 THEN charge_period_end END AS charge_period_end,
     CASE WHEN billing_period BETWEEN '2000-01' AND '2100-12' THEN billing_period END AS billing_period,
-    -- Blanks and marks that are not seen make no other account.
+    -- Blanks and invisible marks do not make a different account.
     nullif(trim(billing_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff'), '') AS billing_account_id,
     trim(sub_account_id, ' \t\xa0\u200b\u200c\u200d\u2060\ufeff') AS sub_account_id)
 FROM (
     FROM (SELECT NULL::VARCHAR AS format, NULL::VARCHAR AS issuer, * EXCLUDE (bill_id) FROM bill_rows LIMIT 0)
     UNION ALL BY NAME
     FROM mapped)
--- What costs nothing and has no end to be counted by is left out.
+-- Leave out rows without a cost and without a valid end.
 WHERE coalesce(billed_cost <> 0 OR effective_cost <> 0 OR charge_period_start IS NULL, true)
     OR charge_period_end BETWEEN charge_period_start AND TIMESTAMP '2101-01-01'"""
-# What the rows of every format pass first: of rows with one row_digest, in the same file or, across files, in any, the first is
-# kept. A row without a line item's id has no digest and stays.
+# First step for every format: keep only the first of rows with the same row_digest, within a file or across
+# files. Rows without a line item id have no digest and stay.
 _REPEATED = """CREATE OR REPLACE TEMP TABLE repeated AS
 SELECT source_file, file_row_number
 FROM staged
@@ -62,7 +62,7 @@ QUALIFY row_number() OVER (
 _NOT_REPEATED = "CREATE OR REPLACE TEMP VIEW raw_rows AS FROM staged ANTI JOIN repeated USING (source_file, file_row_number)"
 _HOLDERS = """FROM staged
 SELECT DISTINCT focus_provider(service_provider_name, provider_name, publisher_name, invoice_issuer_name)"""
-# What rows say alike is mapped once: views of the mapping read but the first rows that say it.
+# Equal rows are mapped once: the mapping's views read only the first of them.
 _FIRST_ROWS = """CREATE OR REPLACE TEMP VIEW raw AS
 FROM raw_rows
 SEMI JOIN (SELECT source_row - 1 AS file_row_number FROM first_rows) USING (file_row_number)"""
@@ -80,16 +80,16 @@ LIMIT 1"""
 # Rows of the files that are left out.
 _LEFT_OUT = """SELECT 'warning', 'left_out', source_file || ', row ' || min(source_row)
     || CASE WHEN count(*) > 1 THEN ' and ' || count(*) - 1 || ' more' ELSE '' END
-    || ': left out, for it costs nothing and its end is before its start or cannot be read'
+    || ': left out, because it costs nothing and its end is before its start or cannot be read'
 FROM mapped
 ANTI JOIN incoming USING (source_file, source_row)
 GROUP BY source_file
 ORDER BY ALL"""
 _HAS_LEFT_OUT = "SELECT (SELECT count(*) FROM raw) > (SELECT coalesce(sum(rows), 0) FROM first_rows)"
 _UNNAMED = """SELECT 'note', 'without_account',
-    source_file || ': rows that name no billing account (' || unnamed || ') belong to ' || account || ', the only one in the file'
-FROM without_account
-ORDER BY ALL"""
+           source_file || ': rows without a billing account (' || unnamed || ') count for ' || account || ', the only one in it'
+           FROM without_account
+           ORDER BY ALL"""
 _UNREAD = """SELECT source_file, source_row, charge_lack(c) AS what
 FROM charges_read AS c
 WHERE what IS NOT NULL
@@ -98,15 +98,16 @@ LIMIT 1"""
 
 
 def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
-    """One file as text columns named as the format's SQL reads them. Raises DataError."""
+    """One file as text columns, named as in the format's SQL. Raises DataError."""
     if opened.kind == "json":
         raise DataError(
-            f"{opened.name} is one JSON document", "give JSON lines: one object, one charge, per line"
+            f"{opened.name} is a single JSON document",
+            "save it as JSON lines: one charge per line, each an object",
         )
     header = list(opened.header)
     columns, maps = formats.locate(known, header, opened.name)
     if opened.kind == "jsonl":
-        # Lines leave out what is null: a column may be there for the first time far down.
+        # Lines omit null values, so a column can appear for the first time far down.
         header += [column for column, at in columns.items() if at is None]
         columns, maps = formats.locate(known, header, opened.name)
     has_line_items = bool(known.line_item) and columns[known.line_item[0]] is not None
@@ -130,11 +131,10 @@ def write_rows(
     *,
     across_files: bool = True,
 ) -> list[SourceFinding]:
-    """Writes the charges of staged files to the store that `con` is open on, each once, and answers what the format finds worth
-    saying.
+    """Write the charges of staged files to the store open on `con`, each once; return the format's findings.
 
-    A charge that two files tell of counts twice where not `across_files`. Raises DataError, with file and row, where a charge
-    lacks what every charge has.
+    A charge in two files counts twice unless `across_files`. Raises DataError, with file and row, if a
+    required column of a charge is missing.
     """
     bill_files.staged_view(con, staged, known.columns, formats.MAPS)
     con.execute("SET VARIABLE across_files = $1", [across_files])
@@ -163,11 +163,11 @@ def write_rows(
         if without := con.execute(_WITHOUT_ACCOUNT).fetchone():
             raise DataError(
                 f"{without[0]}: some rows have no billing account",
-                "get the file again; nothing of it was loaded",
+                "get the file again; none of it was loaded",
             )
         if con.execute(_HAS_LEFT_OUT).fetchall() == [(True,)]:
             asks.insert(0, _LEFT_OUT)
-    # What is written is read faster than it is mapped.
+    # Reading the written rows is faster than mapping them again.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
     findings = [SourceFinding(*row) for ask in asks for row in con.execute(ask).fetchall()]
     ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
@@ -177,25 +177,25 @@ def write_rows(
 def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
-        f"row 1 is the first of data; gpucost read the file as {known.title}; charges begin in the years 2000 to 2100 and end "
-        "later; nothing of it was loaded"
+        f"row 1 is the first row of data; the file was read as {known.title}; charges must begin in 2000 to 2100 and "
+        "end later; none of it was loaded"
     )
     if what.startswith("the currency "):
-        fix = 'export it; or say which it is, currency = "USD" under [bills] in gpucost.toml; nothing of the file was loaded'
+        fix = 'export it, or set currency = "USD" (for example) in [bills] of gpucost.toml; none of the file was loaded'
     return DataError(f"{file}, row {row}: {what}", fix)
 
 
 def repeated_rows(count: int, where: str) -> list[SourceFinding]:
-    """What to say of rows that were left out, if any: the same charges stand `where`."""
+    """The note about rows left out as repeats, if any; `where` is the place of the first ones."""
     rows = "1 row repeats a charge" if count == 1 else f"{count:,} rows repeat charges"
-    message = f"{rows} {where}, the same in every column that is read: each charge counts once"
+    message = f"{rows} {where}, equal in every column that is read: each charge counts once"
     return [SourceFinding("note", "repeated_rows", message)] if count else []
 
 
 def write_loose(
     con: DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[SourceFinding], dict[str, str]]:
-    """As `write_rows`, of files that no manifest vouches for: those that another one supersedes are left out, and answered."""
+    """As `write_rows`, for files without a manifest; leaves out superseded files and returns them."""
     findings = write_rows(con, known, staged, files, across_files=False)
     lost = bill_rules.superseded(con) if len(staged) > 1 else {}
     if lost or (len(staged) > 1 and con.execute(_IN_TWO_FILES).fetchall()):
@@ -209,7 +209,7 @@ _EVERY_SECONDS = 0.2
 
 @record
 class BillProgress:
-    """How far a run is: bytes of files read and in all, and what it does now."""
+    """Progress of a run: bytes of files read and in total, and the current step."""
 
     done: int
     total: int
@@ -220,7 +220,7 @@ Progress = Callable[[BillProgress], None]
 
 
 class Meter:
-    """Tells `progress`, where there is one, of each step."""
+    """Report each step to `progress`, if there is one."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -228,7 +228,7 @@ class Meter:
         self.total = 0
 
     def tell(self, note: str, part: int = 0) -> None:
-        """Says what is done now, and how many bytes of the file in hand are read."""
+        """Report the current step, and the bytes read of the current file."""
         if self._progress is not None:
             self._progress(BillProgress(self._done + part, self.total, note))
 
@@ -239,12 +239,12 @@ class Meter:
 
     @contextmanager
     def reading(self, con: DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
-        """While a file is read on `con`, tells every moment how far that is."""
+        """Report progress continuously while a file is read on `con`."""
         self.tell(f"reading {name}")
         if self._progress is None:
             yield
             return
-        # DuckDB counts its progress only where it would show a bar.
+        # DuckDB tracks progress only if its progress bar is enabled.
         con.execute("SET enable_progress_bar = true")
         con.execute("SET enable_progress_bar_print = false")
         over = threading.Event()
@@ -263,15 +263,15 @@ class Meter:
             watcher.join()
 
 
-# Findings where there is no export.
+# Findings that need no export.
 _NOTHING = {"not_loaded", "leftovers", "passed_over"}
-# How many of the files that are passed over are named.
+# Maximum number of skipped files that are named.
 _LISTED = 3
 
 
 @dataclass(slots=True)
 class BillRun:
-    """What a run came to: one result per bill, findings, and what failed (nothing of that was loaded)."""
+    """The result of a run: one result per bill, findings, and failures (none of these was loaded)."""
 
     results: list[BillResult] = field(default_factory=list)
     findings: list[SourceFinding] = field(default_factory=list)
@@ -287,11 +287,11 @@ def collect_bills(
     force: bool = False,
     progress: Progress | None = None,
 ) -> BillRun:
-    """Loads the exports below `trees`: of `provider` alone, or FOCUS files of any provider where it is None.
+    """Load the exports below `trees`: exports of `provider`, or with None FOCUS files of any provider.
 
-    Each billing period that a manifest vouches for is loaded by itself; loose files are loaded together, by format. What
-    fails is told in `errors`, and the rest goes on. `force` replaces bills that would otherwise stay. `currency` is that
-    of rows that name none; without it such a row fails.
+    Billing periods with a manifest are loaded one by one; loose files are loaded together, by format.
+    Failures are listed in `errors`, and the run continues. `force` replaces bills that would otherwise stay.
+    `currency` applies to rows without one; if it is missing, such rows fail.
     """
     with disk.temporary() as work, ExitStack() as opened:
         loading = _Loading(store, opened, work, provider, force, currency, Meter(progress))
@@ -305,7 +305,7 @@ _Delivery = tuple[Tree, Manifest, list[File]]
 
 @dataclass(slots=True)
 class _Group:
-    """Files of one format that are loaded together; `named` are those that were named themselves."""
+    """Files of one format that are loaded together; `named` are the files named by the user."""
 
     kind: Format
     staged: list[Staged] = field(default_factory=list)
@@ -326,14 +326,14 @@ class _Loading:
     meter: Meter
     run: BillRun = field(default_factory=BillRun)
     _serial: Iterator[int] = field(default_factory=count)
-    # What files were when their digests were taken; the stamps of digests.
+    # File stamps at the time of their digests, and the digests' stamps.
     _states: dict[File, object] = field(default_factory=dict)
     _stamps: dict[str, str] = field(default_factory=dict)
     _folders: set[Path] = field(default_factory=set)
 
     @cached_property
     def con(self) -> DuckDBPyConnection:
-        """Where files are read; none is opened for what is loaded already."""
+        """Folder for read files; files that are already loaded are not opened."""
         con = self.opened.enter_context(bill_files.workspace(self.work, *self._folders))
         sqlfiles.run(con, "bill_macros")
         return con
@@ -346,7 +346,7 @@ class _Loading:
             return charges.stamped(con)
 
     def all(self, trees: Sequence[Tree]) -> None:
-        """Loads what the trees hold: exports with a manifest each by itself, loose files together."""
+        """Load the exports in the trees: each manifest by itself, loose files together."""
         self._folders = {folder for tree in trees for folder in tree.folders()}
         sets: list[_Delivery] = []
         loose: list[File] = []
@@ -368,12 +368,10 @@ class _Loading:
             and not self.run.errors
             and {finding.code for finding in self.run.findings} <= _NOTHING
         ):
-            self._fail(
-                "nothing was loaded: none of the files read is a billing export with charges that this command takes"
-            )
+            self._fail("no file was loaded: none is a billing export with charges for this command")
 
     def _has_actual_only(self) -> bool:
-        """Whether machines that commitments cover still have no amortized cost, once all of the run is loaded."""
+        """Whether machines under commitments still lack an amortized cost after the whole run."""
         if all(finding.code != "actual_only" for finding in self.run.findings):
             return False
         periods = [result.billing_period for result in self.run.results]
@@ -382,7 +380,7 @@ class _Loading:
 
     @contextmanager
     def _caught(self, tree: Tree | None = None, left: int = 0) -> Iterator[None]:
-        """Notes what fails in the block, and the rest goes on; of `tree`, what is no export for this command is passed over.
+        """Record failures in the block and continue; skip files of `tree` that this command does not take.
 
         A failure keeps `left` other files from being loaded.
         """
@@ -396,13 +394,13 @@ class _Loading:
                 self._leave(left)
 
     def _plan(self, tree: Tree) -> tuple[list[_Delivery], list[File]]:
-        """The billing periods that manifests vouch for, and the loose files."""
+        """Billing periods with manifests, and loose files."""
         entries = tree.entries()
         if over := tree.passed_over():
-            what = "1 file is" if len(over) == 1 else f"{len(over):,} files are"
+            what = "1 file was" if len(over) == 1 else f"{len(over):,} files were"
             listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
-            fix = "name a file itself to have it read, whatever its name"
-            self._find("note", "passed_over", f"{tree.name}: {what} passed over by name: {listed}", fix)
+            fix = "name a file directly to load it anyway"
+            self._find("note", "passed_over", f"{tree.name}: {what} skipped by name: {listed}", fix)
         manifests = tree.manifests()
         others = []
         for entry in entries:
@@ -416,14 +414,14 @@ class _Loading:
                 manifests.append(read)
             else:
                 what = f"{name} is the manifest of an export of {read.provider}"
-                self._pass_over(tree, formats.NotThis(what, f"gpucost collect {read.provider} loads it"))
+                self._pass_over(tree, formats.NotThis(what, f"load it with gpucost collect {read.provider}"))
         by_key = {entry.key: entry for entry in others}
         if manifests and tree.is_file and not tree.manifests():
-            # The manifest alone was named: its files lie around it.
+            # Only the manifest was named: its files are around it.
             by_key |= {entry.key: entry for entry in tree.around()}
         sets: list[_Delivery] = []
         named: set[str] = set()
-        # An Azure manifest of which nothing is there lies among files of other exports: it governs none of them.
+        # An Azure manifest without any of its files is next to other exports: it does not apply to them.
         stray = {item.key for item in manifests if item.delivered and not any(manifest.located(item, by_key))}
         roots = {manifest.governed(item) for item in manifests if item.key not in stray}
         for chosen in manifest.choose(manifests):
@@ -437,11 +435,11 @@ class _Loading:
             if not any(root in ("", ".") or entry.key.startswith(f"{root}/") for root in roots)
         ]
         if left := len([entry for entry in others if entry not in loose and entry.key not in named]):
-            self._find("note", "leftovers", f"{tree.name}: {left} files that no manifest names do not count")
+            self._find("note", "leftovers", f"{tree.name}: {left} files are in no manifest and do not count")
         if not sets and not loose and not self.run.errors:
             raise DataError(
-                f"there is no billing export below {tree.name} by its files' names",
-                "files end in .csv, .parquet, .json, .gz or .zip; one that is named itself is read whatever its name",
+                f"no billing export below {tree.name}, judging by file names",
+                "files end in .csv, .parquet, .json, .gz or .zip; name a file directly to load it anyway",
             )
         return sets, [(tree, entry) for entry in loose]
 
@@ -464,7 +462,7 @@ class _Loading:
             self.meter.advance(file[1].size)
         if len(groups) > 1:
             raise DataError(
-                f"{tree.name}: files of one manifest are of several formats: {', '.join(groups)}",
+                f"{tree.name}: files of one manifest have different formats: {', '.join(groups)}",
                 "get the export again",
             )
         (group,) = groups.values()
@@ -473,27 +471,28 @@ class _Loading:
 
     @contextmanager
     def _store(self, files: Sequence[File]) -> Iterator[DuckDBPyConnection]:
-        """The store, in a transaction, and what the formats' SQL needs.
+        """The store in a transaction, with the variables of the formats' SQL.
 
-        Raises DataError where one of `files`, of which Parquet is read in its place, is no longer what its digest was taken of.
+        Raises DataError if one of `files` that is read in place (Parquet) changed since its digest.
         """
         self.meter.tell("writing to the store")
         with self.store.write(self.work, *self._folders) as con:
             bill_files.bound(con)
-            # Each thread fills row groups of its own: half the work of keeping the files' order, which source_row tells.
+            # Each thread fills its own row groups, at half the cost of keeping the files' order; source_row
+            # records the order.
             con.execute("SET preserve_insertion_order = false")
             con.execute("SET VARIABLE currency = $1", [self.currency])
             sqlfiles.run(con, "bill_macros")
             yield con
             for tree, entry in files:
                 if tree.state(entry) != self._states[tree, entry]:
-                    what = f"{tree.shown(entry)} was written to or replaced while it was read"
+                    what = f"{tree.shown(entry)} changed while it was read"
                     raise DataError(
-                        what, "run the command again once nothing writes to it; nothing of it was loaded"
+                        what, "run the command again when the file is complete; none of it was loaded"
                     )
 
     def _content_digest(self, tree: Tree, entry: Entry) -> str:
-        """The digest of a file's content: of a file on disk that is what it was when it was loaded, the one of then."""
+        """The digest of a file's content; the stored digest if the file on disk is unchanged since its load."""
         self._states[tree, entry] = tree.state(entry)
         stamp = tree.stamp(entry)
         if stamp is None:
@@ -506,14 +505,16 @@ class _Loading:
         return {self._stamps[digest]: digest for digest in digests if digest in self._stamps}
 
     def _keep_stamps(self, digest: str, digests: Iterable[str]) -> None:
-        """Stamps of files that are loaded, and were too young for one then, or were touched since."""
+        """Stamps of loaded files that were too young then or were touched since."""
         new = {stamp: of for stamp, of in self._stamps_of(digests).items() if stamp not in self._stamped}
         if new:
             with self.store.write() as con:
                 charges.add_stamps(con, digest, new)
 
     def _loaded_whole(self, delivery: Manifest, digests: Sequence[str]) -> str | None:
-        """The digest of the load, where the store has just these files of a period, read by the rules of today."""
+        """The digest of the load, if the store has exactly these files of a period, read by the current
+        rules.
+        """
         if self.force or not self.store.exists:
             return None
         with self.store.read() as con:
@@ -538,14 +539,14 @@ class _Loading:
         for digest in files:
             if digest not in known:
                 self._read_loose(digest, files[digest], groups)
-        # What is new beside them is judged together with them.
+        # New files are compared together with loaded ones.
         changed = [load.file_digests for kind, load, _ in loaded if kind.name in groups]
         beside = set[str]().union(*changed)
         for digest in files:
             if digest in beside:
                 self._read_loose(digest, files[digest], groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
-            # A file of the batch is broken: nothing of the batch is loaded.
+            # A file of the batch is invalid: none of the batch is loaded.
             self._leave(sum(len(group.staged) for group in groups.values()))
             return
         for kind, load, results in loaded:
@@ -558,7 +559,7 @@ class _Loading:
                 self._write(group)
 
     def _loaded(self, digests: Iterable[str]) -> list[tuple[Format, BillLoad, list[BillResult]]]:
-        """What the store has of just these files, read by the rules of today, as this command would load it."""
+        """The stored result of exactly these files, read by the current rules, as this command would load it."""
         if self.force or not self.store.exists:
             return []
         with self.store.read() as con:
@@ -577,7 +578,7 @@ class _Loading:
             for kind, staged in read:
                 if not bill_files.has_rows(self.con, staged):
                     empty = f"{staged.name} has a header, but no charges"
-                    self._pass_over(tree, formats.NotThis(empty, "export a month that has charges"))
+                    self._pass_over(tree, formats.NotThis(empty, "export a month with charges"))
                     continue
                 group = groups.setdefault(kind.name, _Group(kind))
                 group.staged.append(staged)
@@ -589,18 +590,18 @@ class _Loading:
 
     def _leave(self, count: int) -> None:
         if count > 0:
-            what = f"{count:,} files beside it were not loaded either"
+            what = f"{count:,} files next to it were not loaded either"
             self._find("warning", "batch_left", what, "load them without it")
 
     def _pass_over(self, tree: Tree, error: formats.NotThis) -> None:
-        """What is no export for this command fails where it was named, and is told of where a directory was."""
+        """A file that this command does not take is an error if it was named, otherwise a note."""
         if tree.is_file:
             self.run.errors.append(error)
         else:
             self._find("warning", "not_loaded", f"{error.message}; not loaded", error.fix)
 
     def _write(self, group: _Group, source: str | None = None) -> None:
-        """Puts a group in the place of what the store has of it: the files that a manifest names, of `source`, or loose ones."""
+        """Replace a group in the store: the files of a manifest, of `source`, or loose ones."""
         kind, stamps = group.kind, self._stamps_of(group.digests)
         file_digests = None if source or group.has_archive else group.digests
         digest = self._digest(kind, group.digests)
@@ -617,12 +618,12 @@ class _Loading:
             held = charges.providers(con)
             if self.provider is not None and held - {self.provider}:
                 raise DataError(
-                    f"a {files.format} file holds charges of {', '.join(sorted(held))}",
-                    "gpucost collect focus loads any provider's",
+                    f"a {files.format} file contains charges of {', '.join(sorted(held))}",
+                    "load files of any provider with gpucost collect focus",
                 )
             results = charges.replace(con, files, force=self.force)
         for old, new in sorted(lost.items()):
-            why = f"{old} does not count: {new} holds the same bill and is the newer one"
+            why = f"{old} does not count: {new} is a newer version of the same bill"
             if old in group.named:
                 self._fail(why, "leave it out")
             else:
@@ -637,11 +638,11 @@ class _Loading:
         *,
         is_named: bool,
     ) -> None:
-        """What became of the bills. What is left out fails where its file was named, and is told of where a directory was."""
+        """Report the bills' outcomes. A bill left out is an error if its file was named, otherwise a note."""
         if not results:
             empty = f"{files.source or 'the ' + files.format + ' files'}: a header, but no charges"
             if is_named:
-                self._fail(empty, "export a month that has charges")
+                self._fail(empty, "export a month with charges")
             else:
                 self._find("warning", "not_loaded", f"{empty}; not loaded")
         self.run.results += results
@@ -650,30 +651,30 @@ class _Loading:
         for result in results:
             bill = f"{result.source} {result.billing_period}"
             if result.verdict == "twice":
-                fix = "--replace puts this one in the place of the other, as a whole; parts of one export belong in one command"
+                fix = "--replace replaces the whole stored bill; load parts of an export with one command"
                 self._fail(f"{bill} was not loaded: {'; '.join(result.twice)}", fix)
             elif result.twice and result.loaded:
-                fix = "compare the days in both files; parts of one export belong in one command"
+                fix = "compare the days in both files; load parts of one export with one command"
                 self._find("warning", "billed_twice", f"{bill}: {'; '.join(result.twice)}", fix)
             elif result.verdict in ("overlap", "restated"):
-                why = f"{bill} was left out beside the bill in the store: {charges.KEPT[result.verdict]}"
-                fix = "give the whole month in one export; if this one is it, --replace puts it in the place of the bill there"
+                why = f"{bill} was left out; the bill in the store stays: {charges.KEPT[result.verdict]}"
+                fix = "give the whole month in one export; if this is it, --replace replaces the stored bill"
                 self._fail(why, fix)
             elif is_named and not result.loaded and result.verdict != "unchanged":
-                fix = "nothing is to be done where that is right; --replace loads it nonetheless"
+                fix = "ignore this if it is right; otherwise load the bill with --replace"
                 self._fail(f"{bill} was not loaded: {charges.KEPT[result.verdict]}", fix)
-            where = f"that the store has with another part of {bill}"
+            where = f"already in the store with another part of {bill}"
             self.run.findings += repeated_rows(result.repeated, where)
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
-        """A file, or those in an archive, as text columns; what was fetched is kept only where it is read in its place."""
+        """The files in a file or archive, as text columns; fetched files are kept only if read in place."""
         directory, name = self.work / f"files-{next(self._serial)}", tree.shown(entry)
         directory.mkdir()
         files = []
         with self.meter.reading(self.con, name, entry.size):
             for file in opening.open_files(self.con, tree.fetch(entry, directory), name, directory):
                 if file.has_marks:
-                    marks = f"{file.name}: byte order marks inside the text were left out"
+                    marks = f"{file.name}: byte order marks inside the text were removed"
                     self._find("note", "byte_order_marks", marks)
                 kind = formats.recognize(file.header, file.name)
                 if (
@@ -681,8 +682,8 @@ class _Loading:
                     if self.provider is None
                     else kind.provider not in ("", self.provider)
                 ):
-                    what = f"{file.name} is {kind.title}" + ("" if self.provider else ", no FOCUS file")
-                    raise formats.NotThis(what, f"gpucost collect {kind.command} loads it")
+                    what = f"{file.name} is {kind.title}" + ("" if self.provider else ", not a FOCUS file")
+                    raise formats.NotThis(what, f"load it with gpucost collect {kind.command}")
                 staged = stage(self.con, kind, file, self.work / f"staged-{next(self._serial)}.parquet")
                 if self.provider is not None and not kind.provider:
                     self._check_holders(kind, staged)
@@ -692,14 +693,14 @@ class _Loading:
         return files
 
     def _check_holders(self, known: Format, staged: Staged) -> None:
-        """A format of any provider's, whose rows say whose they are."""
+        """A format used by several providers; the rows name theirs."""
         with bill_files.values_in_words([staged.name]):
             bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
             self.con.execute(formats.FOCUS_PROVIDER)
             holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
         if holders and self.provider not in holders:
             what = f"{staged.name} is {known.title} of {', '.join(sorted(holders))}"
-            raise formats.NotThis(what, "gpucost collect focus loads any provider's")
+            raise formats.NotThis(what, "load files of any provider with gpucost collect focus")
 
     def _digest(self, known: Format, digests: Iterable[str]) -> str:
         parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]

@@ -1,8 +1,8 @@
-"""AWS's manifests: which files make up a billing period. What no manifest names is a leftover and does not count.
+"""AWS manifests: the files of a billing period. Files in no manifest are leftovers and do not count.
 
-Legacy reports and CUR name their files in `reportKeys`, Data Exports in `dataFiles`. The manifest of a period lies above
-those of its single deliveries ("assemblies") and names the one that holds.
-Sources: AWS CUR User Guide, "Cost and Usage Reports files"; AWS Data Exports User Guide, "Understanding export delivery".
+Legacy reports and CUR list their files in `reportKeys`, Data Exports in `dataFiles`. The manifest of a period is above the
+manifests of its deliveries ("assemblies") and names the valid one. Sources: AWS CUR User Guide, "Cost and
+Usage Reports files"; AWS Data Exports User Guide, "Understanding export delivery".
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _RANGE = re.compile(r"^(\d{4})(\d{2})\d{2}-\d{8}$")
 
 @record
 class Manifest:
-    """What a manifest says: the export's name, the billing period, and the keys of its files in the bucket.
+    """A manifest: the export's name, the billing period, and the keys of its files in the bucket.
 
-    `delivered` orders deliveries that stand beside each other, later after earlier; '' where nothing does. `sizes` are the
-    files' bytes, 0 where they are not told.
+    `delivered` orders deliveries in the same folder by time; '' without an order. `sizes`: bytes of the
+    files, 0 if unknown.
     """
 
     key: str
@@ -42,9 +42,9 @@ class Manifest:
 
 
 def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
-    """What it says; None for any other JSON file, and for a run of Azure's without a period.
+    """The manifest; None for any other JSON file, and for an Azure run without a period.
 
-    Raises DataError for one that cannot be used.
+    Raises DataError if it cannot be used.
     """
     try:
         document = inputs.parse_json(text)
@@ -52,7 +52,7 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
         if "manifest" not in PurePosixPath(entry.key).name.lower():
             return None
         raise DataError(
-            f"{name} is a manifest that breaks off", "get it again; nothing below it was loaded"
+            f"{name} is a truncated manifest", "get it again; nothing below it was loaded"
         ) from None
     if not isinstance(document, dict):
         return None
@@ -70,16 +70,14 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
     stated = _month(_part(document, "billingPeriod").get("start"))
     period = stated or next(filter(None, map(_named, files)), None)
     if period is None:
-        raise DataError(
-            f"{name} is a manifest that does not say its billing period", "get the manifest again"
-        )
+        raise DataError(f"the billing period is missing in manifest {name}", "get the manifest again")
     return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
 def choose(manifests: list[Manifest]) -> list[Manifest]:
-    """One manifest for each export and billing period: that of the period, which lies above those of single deliveries.
+    """One manifest per export and billing period: the one above the manifests of deliveries.
 
-    Raises DataError where several deliveries are there and nothing says which of them holds.
+    Raises DataError if there are several deliveries and the valid one is unknown.
     """
     chosen: dict[tuple[str, str], Manifest] = {}
     for manifest in sorted(manifests, key=lambda manifest: (manifest.depth, manifest.key)):
@@ -91,39 +89,39 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
         elif known.depth == manifest.depth and known.files != manifest.files:
             raise DataError(
                 f"{known.key} and {manifest.key} are deliveries of the same export and period {manifest.billing_period}",
-                "give the directory above them, with the manifest of the period, or one of them alone",
+                "load the directory above them, with the manifest of the period, or only one of them",
             )
     return list(chosen.values())
 
 
 def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
-    """The files that a manifest names, wherever its tree begins. Raises DataError where one of them is missing."""
+    """The files of a manifest, wherever its tree begins. Raises DataError if one is missing."""
     there = located(manifest, entries)
     missing = [listed for listed, entry in zip(manifest.files, there, strict=True) if entry is None]
     if missing:
         more = f" ({len(missing)} are missing)" if len(missing) > 1 else ""
         raise DataError(
-            f"{name} names {len(manifest.files)} files, but {missing[0]} is not there{more}",
-            "download the export again, all of it; nothing of this period was loaded",
+            f"{name} names {len(manifest.files)} files, but {missing[0]} is missing{more}",
+            "download the whole export again; none of this period was loaded",
         )
     for entry, size in zip(there, manifest.sizes, strict=False):
         if entry and entry.size < size:
             raise DataError(
-                f"{entry.key} has {entry.size:,} bytes of the {size:,} that {name} tells of",
-                "download it again; nothing of this period was loaded",
+                f"{entry.key} has {entry.size:,} of the {size:,} bytes in {name}",
+                "download it again; none of this period was loaded",
             )
     return [entry for entry in there if entry]
 
 
 def governed(manifest: Manifest) -> str:
-    """The directory whose other files are leftovers: the period's for a CUR, the whole export's for Data Exports."""
+    """The directory whose other files are leftovers: the period's for a CUR, the export's for Data Exports."""
     parts = PurePosixPath(manifest.key).parent.parts
     below = parts.index("metadata") if "metadata" in parts else len(parts)
     return "/".join(parts[:below])
 
 
 def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
-    """Of each file the longest tail of its key that is there, below a directory that the manifest lies in."""
+    """For each file, the longest existing tail of its key below a parent directory of the manifest."""
     above = PurePosixPath(manifest.key).parents
 
     def find_file(parts: tuple[str, ...]) -> Entry | None:
@@ -147,7 +145,7 @@ def _named(file: str) -> str | None:
 
 
 def _source(document: inputs.JsonObject, bucket: str, files: list[str]) -> str:
-    """`s3://bucket/prefix/name`: where the export is delivered to, whatever month or delivery it is."""
+    """`s3://bucket/prefix/name`: the export's destination, without month and delivery."""
     name = str(document.get("reportName") or document.get("exportArn") or "").rpartition("/")[2]
     parts = PurePosixPath(files[0]).parts[:-1] if files else ()
     prefix = list(
@@ -162,7 +160,9 @@ _RUN = re.compile(r"^\d{12}$")
 
 
 def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
-    """The manifest of an export run: 'root/export' of 'root/export/20230101-20230131/202301041442/<run>/000001.csv'."""
+    """The manifest of an export run: 'root/export' of
+    'root/export/20230101-20230131/202301041442/<run>/000001.csv'.
+    """
     blobs = [blob for blob in document["blobs"] if isinstance(blob, dict) and blob.get("blobName")]
     files = tuple(str(blob["blobName"]).lstrip("/") for blob in blobs)
     run = _part(document, "runInfo")

@@ -1,7 +1,8 @@
-"""OCI's cost reports: the classic one (`lineItem/referenceNo`), and the one in the columns of a FOCUS preview with `oci_` ones.
+"""OCI's cost reports: the classic one (`lineItem/referenceNo`), and the FOCUS preview with `oci_` columns.
 
-Neither names a machine's shape; each has a row per resource, SKU and hour, machines by GPU-hours, or by OCPU- and GB-hours.
-Sources: OCI documentation, "Cost and Usage Reports Overview" (cost report schema) and "FOCUS Cost Report Schema" (2026).
+Neither contains a machine's shape. Both have a row per resource, SKU and hour; machines are charged by
+GPU-hours, or by OCPU- and GB-hours. Sources: OCI documentation, "Cost and Usage Reports Overview" (cost
+report schema) and "FOCUS Cost Report Schema" (2026).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _CLASSIC = """
     product_availability_domain product_resource_id product_description usage_billed_quantity cost_subscription_id
     cost_product_sku cost_unit_price cost_my_cost cost_currency_code cost_billing_unit_readable
 """
-# Names of the preview, beside those of FOCUS 1.0 and later.
+# Names of the preview, next to the names of FOCUS 1.0 and later.
 _FOCUS = """
     oci_reference_number oci_back_reference_number oci_compartment_name availability_zone billed_cost billing_account_id
     billing_currency billing_period_start charge_category charge_class charge_description charge_frequency
@@ -31,7 +32,7 @@ _NUMBERS = """
 """
 _SPELLINGS = {
     "line_item_backreference_no": "lineItem/backReference",
-    # Later reports call it by the second name.
+    # The second name is from later reports.
     "cost_billing_unit_readable": "cost/skuUnitDescription",
     "region": "RegionId",
     "usage_quantity": "ConsumedQuantity",

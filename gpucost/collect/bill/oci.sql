@@ -1,6 +1,6 @@
 -- reads: raw (an OCI cost report in either form as text), the variable currency
 -- writes: mapped (view): charges
--- invariant: one charge per row; cost is what OCI bills, overage included; an hour of a machine stands once, on the rows of its GPUs, of its cores where it has none
+-- invariant: one charge per row; cost is OCI's billed cost, including overage; an hour of a machine is counted once, on the rows of its GPUs, or of its cores without GPUs
 CREATE OR REPLACE TEMP VIEW mapped AS
 WITH typed AS (
     SELECT coalesce(line_item_reference_no, oci_reference_number) AS line_item_id,
@@ -15,7 +15,7 @@ WITH typed AS (
            CASE WHEN is_classic THEN 'Usage-Based' ELSE raw.charge_frequency END AS charge_frequency,
            coalesce(product_description, charge_description) AS description,
            bill_decimal(coalesce(cost_my_cost, billed_cost)) AS cost,
-           -- Where the report amortizes nothing.
+           -- The report does not amortize.
            CASE WHEN effective_cost IS NULL THEN cost ELSE bill_decimal(effective_cost) END AS effective,
            bill_decimal(raw.list_cost) AS list_cost,
            coalesce(cost_currency_code, billing_currency, getvariable('currency')) AS currency,
@@ -48,7 +48,7 @@ WITH typed AS (
     SELECT *,
            lower(concat_ws(' ', service, description)) AS words,
            contains(resource_id, '.instance.') AS is_on_machine,
-           -- Licenses are charged by cores, too, beside the machine's own.
+           -- Licenses are charged by cores, too, in addition to the machine.
            CASE WHEN NOT contains(lower(unit), 'hour') OR regexp_matches(words, 'windows|licen[sc]e|\brhel\b|red hat') THEN NULL
                 WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\bgpus?\b') THEN 1
                 WHEN regexp_matches(lower(concat_ws(' ', unit, description)), '\b[oe]cpus?\b') THEN 2
@@ -72,7 +72,7 @@ WITH typed AS (
 ), clocked AS (
     SELECT *,
            kind = 'instance' AND part = min(part) OVER (PARTITION BY kind, resource_id) AS is_clock,
-           -- Neither form says how many GPUs or cores a machine has: as many as it was charged for in its fullest hour.
+           -- Neither form contains a machine's number of GPUs or cores: use the maximum charged in an hour.
            max(CASE WHEN charge_class IS NULL THEN quantity::DOUBLE / nullif(span, 0) END) OVER (PARTITION BY kind, resource_id, part) AS units
     FROM told
 )

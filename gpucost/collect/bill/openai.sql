@@ -1,6 +1,6 @@
 -- reads: raw (OpenAI's costs as text), the variable currency
--- writes: openai_groups: the format of each file: what its costs are grouped by; mapped (view): charges; answers what is worth saying of the export: level, code, message, fix
--- invariant: one charge per row with an amount: a day without costs has none
+-- writes: openai_groups: the format of each file, by the grouping of its costs; mapped (view): charges; returns findings about the export: level, code, message, fix
+-- invariant: one charge per row with an amount; none for a day without costs
 CREATE OR REPLACE TEMP TABLE openai_groups AS
 SELECT source_file, concat_ws('-', 'openai', CASE WHEN count(start_time_iso) > 0 THEN 'dashboard' END, CASE WHEN count(line_item) > 0 THEN 'items' END, CASE WHEN count(project_id) > 0 THEN 'projects' END,
     CASE WHEN count(api_key_id) > 0 THEN 'keys' END, CASE WHEN count(user_id) > 0 THEN 'users' END) AS format
@@ -27,7 +27,7 @@ SELECT 'openai' AS provider, g.format, strftime(starts, '%Y-%m') AS billing_peri
     'OpenAI API' AS service_name, 'AI and Machine Learning' AS service_category,
     nullif(part.model, '') AS sku_id, nullif(part.meter, '') AS sku_meter, line_item AS sku_description,
     bill_decimal(quantity) AS consumed_quantity,
-    -- answers name no unit
+    -- API answers contain no unit.
     CASE WHEN quantity IS NOT NULL THEN coalesce(quantity_unit, CASE WHEN part.meter <> '' THEN 'tokens' END) END AS consumed_unit,
     map_from_entries(list_filter([{'key': 'api_key_id', 'value': api_key_id}, {'key': 'user_id', 'value': user_id}], lambda one: one.value IS NOT NULL)) AS tags,
     hash(api_key_id, user_id) AS label_digest,
@@ -35,12 +35,12 @@ SELECT 'openai' AS provider, g.format, strftime(starts, '%Y-%m') AS billing_peri
 FROM typed
 JOIN openai_groups AS g USING (source_file);
 
--- What is worth saying of the export.
-SELECT 'warning' AS level, 'more_pages' AS code, 'OpenAI has more costs than these: the last page says that another follows' AS message,
-    'ask with page = its next_page until has_more is false, and load all pages together' AS fix
+-- Findings about the export.
+SELECT 'warning' AS level, 'more_pages' AS code, 'OpenAI has more costs: another page follows the last one' AS message,
+    'query with page = its next_page until has_more is false, and load all pages together' AS fix
 FROM raw
 HAVING arg_max(has_more, TRY_CAST(start_time AS BIGINT)) = 'true'
 UNION ALL
-SELECT 'warning', 'not_by_item', 'costs of OpenAI are not by line item: which models and tokens they are of is not known', 'ask with group_by = line_item and project_id'
+SELECT 'warning', 'not_by_item', 'costs of OpenAI are not by line item: their models and tokens are unknown', 'query with group_by = line_item and project_id'
 FROM raw
 HAVING count(amount_value) > 0 AND count(line_item) = 0;

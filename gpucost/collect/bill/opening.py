@@ -1,4 +1,4 @@
-"""What a file holds, by its first bytes: CSV, Parquet or JSON lines, packed or not, and the names of its columns."""
+"""Detect a file's content by its first bytes: CSV, Parquet or JSON lines, packed or not, and column names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def is_answer(document: object) -> TypeGuard[inputs.JsonObject]:
-    """Whether a JSON document is an answer of the query API, as a page of it or a saved file."""
+    """Whether a JSON document is a query API answer, as a page or a saved file."""
     properties = document.get("properties") if isinstance(document, dict) else None
     return (
         isinstance(properties, dict)
@@ -44,19 +44,19 @@ def is_answer(document: object) -> TypeGuard[inputs.JsonObject]:
 
 
 def records(answer: inputs.JsonObject) -> list[inputs.JsonObject]:
-    """The rows of an answer, with their columns' names. Raises DataError for a row of another length."""
+    """The rows of an answer, with column names. Raises DataError if a row has another length."""
     names = [str(column.get("name")) for column in answer["properties"]["columns"]]
     rows = answer["properties"]["rows"]
     if any(len(row) != len(names) for row in rows):
         raise DataError(
-            f"a row of the answer has not {len(names)} fields, as it has columns",
-            "ask again; nothing was loaded",
+            f"a row of the answer does not have {len(names)} fields, one per column",
+            "query again; no data was loaded",
         )
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def is_page(document: object) -> TypeGuard[inputs.JsonObject]:
-    """Whether a JSON document is a page of costs by time, as the APIs of OpenAI and Anthropic answer."""
+    """Whether a JSON document is a page of costs by time, as in the APIs of OpenAI and Anthropic."""
     if not isinstance(document, dict) or not isinstance(buckets := document.get("data"), list):
         return False
     has_results = (isinstance(bucket, dict) and isinstance(bucket.get("results"), list) for bucket in buckets)
@@ -64,10 +64,11 @@ def is_page(document: object) -> TypeGuard[inputs.JsonObject]:
 
 
 def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
-    """The results of a page, each with its bucket's times, has_more of the page, and `amount.value` as amount_value.
+    """The results of a page, each with its bucket's times, the page's has_more, and `amount.value` as
+    amount_value.
 
-    A bucket without results is a row of its times and has_more, since it may be the last one. Raises DataError for a result that
-    is no object.
+    A bucket without results becomes a row with its times and has_more, because it may be the last one. Raises
+    DataError if a result is not an object.
     """
     for bucket in page["data"]:
         around = {"has_more": page.get("has_more")} | {
@@ -75,7 +76,7 @@ def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
         }
         for result in bucket["results"] or [{}]:
             if not isinstance(result, dict):
-                raise DataError("a result of the answer is no object", "ask again; nothing was loaded")
+                raise DataError("a result of the answer is not an object", "query again; no data was loaded")
             flat = dict(around)
             for name, value in result.items():
                 flat |= (
@@ -86,7 +87,7 @@ def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
             yield flat
 
 
-# Of days without costs, by what they are known by: OpenAI's columns and Anthropic's.
+# The columns of rows for days without costs: OpenAI's and Anthropic's required columns.
 _WITHOUT_COSTS: dict[str, inputs.JsonObject] = {
     "start_time": {"amount_value": None, "amount_currency": None},
     "starting_at": {"amount": None, "currency": None},
@@ -95,17 +96,17 @@ _DELIMITERS = (",", ";", "\t", "|")
 _HEADER_LIMIT = 4 << 20
 _JSON_LINES = 1000
 _JSON_DOCUMENT_LIMIT = 64 << 20
-# What comes out of a packed file at most: a gibibyte, and more of one that is larger than a hundredth of what comes out.
+# Limits of a packed file's output: a gibibyte, or more if the packed file is at least a hundredth of it.
 _UNPACKED, _RATIO = 1 << 30, 100
 _MARK = b"\xef\xbb\xbf"
 _MARK_PARTS = b"\xef\xbb", b"\xef"
-_AGAIN = "get the file again; nothing of it was loaded"
+_AGAIN = "get the file again; none of it was loaded"
 
 
 def open_files(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> list[RawFile]:
     """The file, or the members of a zip archive, which are unpacked into `directory`.
 
-    Raises DataError for a file that is empty, breaks off, or is no text.
+    Raises DataError if a file is empty, truncated or not text.
     """
     magic = _beginning(path, name, 2)
     if not magic:
@@ -128,7 +129,7 @@ def _open(con: DuckDBPyConnection, path: Path, name: str, directory: Path) -> Ra
     if head[:4] == b"PAR1":
         return RawFile(path, name, "parquet", bill_files.parquet_header(con, path, name))
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:1024]:
-        raise DataError(f"{name} is no UTF-8 text", "save it as UTF-8; nothing of it was loaded")
+        raise DataError(f"{name} is not UTF-8 text", "save it as UTF-8; none of it was loaded")
     cleaned = _unmarked(path, directory)
     text = head.replace(_MARK, b"").decode(errors="replace")
     is_json = text.lstrip()[:1] in ("{", "[")
@@ -142,7 +143,7 @@ def _beginning(path: Path, name: str, limit: int) -> bytes:
 
 
 def _unmarked(path: Path, directory: Path) -> Path:
-    """The text; a copy without byte order marks if there are any but at its beginning, as texts that were joined leave them."""
+    """The text; a copy without byte order marks, if there are any after the start (joined texts have them)."""
     with path.open("rb") as source:
         source.seek(len(_MARK))
         if not any(_MARK in chunk for chunk in inputs.chunks(source, *_MARK_PARTS)):
@@ -163,11 +164,11 @@ def _open_csv(path: Path, name: str, text: str) -> RawFile:
             if len(header) > len(best):
                 best, delimiter = header, candidate
     if best and best[0].startswith("#"):
-        # The spot data feed's header stands behind a comment.
+        # The header of the spot data feed follows a comment.
         fields = next((line for line in text.splitlines() if line.startswith("#Fields:")), "")
         best = fields.removeprefix("#Fields:").split()
     if "�" in "".join(best):
-        raise DataError(f"{name}: the file is not UTF-8", "save it as UTF-8; nothing of it was loaded")
+        raise DataError(f"{name}: the file is not UTF-8", "save it as UTF-8; none of it was loaded")
     return RawFile(path, name, "csv", [column.strip() for column in best], delimiter)
 
 
@@ -182,7 +183,7 @@ def _open_json(path: Path, name: str, text: str, directory: Path) -> RawFile:
         except ValueError:
             if number == 1:
                 return _document(path, name, directory)
-            break  # cut off by the limit of what was looked at, or wrong: reading it all will tell
+            break  # cut off by the limit, or invalid: reading the whole file decides
         if not isinstance(record, dict) or is_answer(record) or is_page(record):
             return _document(path, name, directory)
         keys |= dict.fromkeys(record)
@@ -190,7 +191,9 @@ def _open_json(path: Path, name: str, text: str, directory: Path) -> RawFile:
 
 
 def _document(path: Path, name: str, directory: Path) -> RawFile:
-    """One JSON document over many lines: its keys, or those of its first element; an answer, or pages of one, as its rows."""
+    """A JSON document over many lines: its keys, or its first element's keys. API answers and pages become
+    rows.
+    """
     text = _beginning(path, name, _JSON_DOCUMENT_LIMIT)
     try:
         document = inputs.parse_json(text, parse_float=str)
@@ -200,7 +203,7 @@ def _document(path: Path, name: str, directory: Path) -> RawFile:
                 inputs.parse_json(line, parse_float=str) for line in text.splitlines() if line.strip()
             ]
         except ValueError:
-            raise DataError(f"{name} is no JSON: {error}", _AGAIN) from None
+            raise DataError(f"{name} is not JSON: {error}", _AGAIN) from None
     if is_answer(document):
         return _rows(records(document), path, name, directory)
     pages = document if isinstance(document, list) else [document]
@@ -215,9 +218,9 @@ def _document(path: Path, name: str, directory: Path) -> RawFile:
 
 
 def _rows(rows: list[inputs.JsonObject], path: Path, name: str, directory: Path) -> RawFile:
-    """The rows of a saved answer of a cost API, one per line. Raises NotThis where it has none."""
+    """The rows of a saved cost API answer, one per line. Raises NotThis without rows."""
     if not rows:
-        raise NotThis(f"{name} is a cost API's answer without rows", "ask for a period that has costs")
+        raise NotThis(f"{name} is a cost API's answer without rows", "query a period with costs")
     target = directory / f"{path.name}.jsonl"
     target.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return RawFile(target, name, "jsonl", list(dict.fromkeys(column for row in rows for column in row)))
@@ -236,18 +239,18 @@ def _unpacked(path: Path, name: str, directory: Path) -> Iterator[tuple[str, Pat
 
 
 def _most(path: Path) -> int:
-    """How many bytes may come out of a packed file: more than of any bill, far less than of one that is made to fill disks."""
+    """Maximum output of a packed file in bytes: more than any bill has, far less than a zip bomb."""
     return max(_UNPACKED, _RATIO * path.stat().st_size)
 
 
 def _copied(source: IO[bytes] | gzip.GzipFile, target: Path, name: str, limit: int) -> Path:
-    """The unpacked file. Raises DataError past `limit` bytes."""
+    """The unpacked file. Raises DataError above `limit` bytes."""
     with target.open("wb") as out:
         for chunk in inputs.chunks(source):
             if (limit := limit - len(chunk)) < 0:
                 raise DataError(
                     f"{name} unpacks to over a gibibyte, {_RATIO} times its size",
-                    "if it is a bill, unpack it and give its files",
+                    "if it is a bill, unpack it and load its files",
                 )
             out.write(chunk)
     return target
@@ -255,11 +258,11 @@ def _copied(source: IO[bytes] | gzip.GzipFile, target: Path, name: str, limit: i
 
 @contextmanager
 def _in_words(name: str) -> Iterator[None]:
-    """Turns what a damaged or unreadable file fails with into words."""
+    """Translate the errors of a damaged or unreadable file."""
     try:
         yield
     except (EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise DataError(f"{name} breaks off or is damaged: it was not downloaded in full", _AGAIN) from error
+        raise DataError(f"{name} is truncated or damaged: the download is incomplete", _AGAIN) from error
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror or error}") from error
 
@@ -267,64 +270,64 @@ def _in_words(name: str) -> Iterator[None]:
 ENDINGS = (".csv", ".parquet", ".json", ".jsonl", ".ndjson", ".gz", ".zip")
 
 
-# Coarser than the steps of any file system's clock; samples of 64 KiB, the file's ends among them.
+# Coarser than the clock steps of file systems; samples of 64 KiB, including both ends of the file.
 _AT_REST_NS = 2_000_000_000
 _SAMPLES, _SAMPLE = 16, 1 << 16
 
 
 class Tree(ABC):
-    """Files under one name that the user gave. `is_file`: the name is one file's, asked for by itself."""
+    """Files under one name from the user. `is_file`: the name is a single file."""
 
     name: str
     is_file: bool = False
 
     @abstractmethod
     def entries(self) -> list[Entry]:
-        """Every file, by key. Raises SourceError where it cannot be listed."""
+        """Every file, by key. Raises SourceError if they cannot be listed."""
 
     def around(self) -> list[Entry]:
-        """Where one file is named: every file beside and below it, which a manifest may name."""
+        """If a single file is named: all files next to and below it, because a manifest can name them."""
         return []
 
     def folders(self) -> set[Path]:
-        """Where files lie that are read in their place."""
+        """The location of files that are read in place."""
         return set()
 
     def passed_over(self) -> list[str]:
-        """Files of which nobody looks inside, since their names end like no export's. Only files on disk are told."""
+        """Files that are skipped because of the ending of their names. Only files on disk are reported."""
         return []
 
     def manifests(self) -> list[Manifest]:
-        """Billing periods that this source vouches for by itself, without manifests among its files."""
+        """Billing periods that are complete in this source, without manifests among its files."""
         return []
 
     @abstractmethod
     def fetch(self, entry: Entry, directory: Path) -> Path:
-        """The file on disk; one that lies elsewhere is written into `directory`. Raises SourceError."""
+        """The file on disk; a remote file is written to `directory`. Raises SourceError."""
 
     @abstractmethod
     def shown(self, entry: Entry) -> str:
-        """What the file is called for the user, and in `charges.source_file`."""
+        """The name for the user, and in `charges.source_file`."""
 
     def digest(self, entry: Entry) -> str:
         """Changes with the file's content."""
         return entry.tag or f"{entry.key}:{entry.size}"
 
-    def state(self, entry: Entry) -> object:  # noqa: ARG002  (what is fetched is read as it was fetched)
-        """Changes where the file is written to or replaced, as far as that can be noticed without reading it."""
+    def state(self, entry: Entry) -> object:  # noqa: ARG002 (a fetched file is read as fetched)
+        """Changes if the file is written or replaced, as far as detectable without reading it."""
         return None
 
-    def stamp(self, entry: Entry) -> str | None:  # noqa: ARG002  (its digest costs nothing)
-        """By what an unchanged file is known without reading it all; None where only `digest` can tell."""
+    def stamp(self, entry: Entry) -> str | None:  # noqa: ARG002 (its digest costs nothing)
+        """Identifies an unchanged file without reading all of it; None if only `digest` can."""
         return None
 
 
 class BucketTree(Tree):
-    """The files below an address of an object store that may be exports."""
+    """The files below an object store address that may be exports."""
 
     def __init__(self, address: str, config: Config) -> None:
         self.bucket, self.prefix = open_address(address, config)
-        # never the SAS token that an address may hold
+        # Never show the SAS token of an address.
         self.name = self.bucket.shown(self.prefix).rstrip("/")
 
     def entries(self) -> list[Entry]:
@@ -333,13 +336,11 @@ class BucketTree(Tree):
             with suppress(FileNotFoundError):
                 found, self.is_file = [self.bucket.head(self.prefix)], True
         if not found:
-            raise SourceError(
-                f"there is nothing at {self.name}", "check the address: it names a folder, or one file"
-            )
+            raise SourceError(f"no files at {self.name}", "correct the address: name a folder or one file")
         return [one for one in found if one.key.lower().endswith(ENDINGS)]
 
     def around(self) -> list[Entry]:
-        # AWS Data Exports keeps a manifest under metadata/, its files beside that folder
+        # AWS Data Exports writes manifests to metadata/, next to the folder of the files.
         above, metadata, _ = self.prefix.partition("/metadata/")
         return self.bucket.found(above if metadata else self.prefix.rpartition("/")[0])
 
@@ -348,12 +349,11 @@ class BucketTree(Tree):
         try:
             found = self.bucket.fetch(entry.key, target)
         except FileNotFoundError:
-            fix = "run the command again; a key that begins with a slash cannot be read"
-            raise SourceError(f"{self.shown(entry)} is not there any more", fix) from None
+            fix = "run the command again; keys that begin with a slash cannot be read"
+            raise SourceError(f"{self.shown(entry)} does not exist any more", fix) from None
         if found != entry:
             raise SourceError(
-                f"{self.shown(entry)} is being replaced: its cloud delivers a new version",
-                "run the command again",
+                f"{self.shown(entry)} is being replaced by a new delivery", "run the command again"
             )
         return target
 
@@ -362,7 +362,7 @@ class BucketTree(Tree):
 
 
 class MonthTree(Tree):
-    """What a service answers about a month ('2026-10'): a file of JSON lines, which vouches for its billing period."""
+    """A service's answer for a month ('2026-10'): a file of JSON lines with the complete billing period."""
 
     month: str
     ending: str = ".jsonl"
@@ -383,12 +383,12 @@ class MonthTree(Tree):
 
 
 class LocalTree(Tree):
-    """A file, or all files below a directory that may be exports; hidden ones are left alone."""
+    """A file, or all files below a directory that may be exports, except hidden ones."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
             raise UsageError(
-                f"there is no {path}", "name a file or directory of the export, or an s3:// address"
+                f"{path} does not exist", "name a file or directory of the export, or an s3:// address"
             )
         self.is_file, self.name = path.is_file(), str(path)
         self.root = path.parent if self.is_file else path
@@ -403,7 +403,7 @@ class LocalTree(Tree):
         return [Entry(key, size) for key, size in self._found() if key.lower().endswith(ENDINGS)]
 
     def folders(self) -> set[Path]:
-        # links may lead out of the root
+        # Links may lead out of the root.
         paths = (self.root / entry.key for entry in self.entries())
         return {self.root, *(path.resolve().parent for path in paths if path.is_symlink())}
 
@@ -423,7 +423,7 @@ class LocalTree(Tree):
             if not any(part.startswith(".") for part in path.parts)
         )
 
-    def fetch(self, entry: Entry, directory: Path) -> Path:  # noqa: ARG002  (it lies on disk already)
+    def fetch(self, entry: Entry, directory: Path) -> Path:  # noqa: ARG002 (the file is on disk)
         return self.root / entry.key
 
     def shown(self, entry: Entry) -> str:
@@ -441,9 +441,10 @@ class LocalTree(Tree):
     def stamp(self, entry: Entry) -> str | None:
         """The file's identity, size, times, and a digest of samples of its content.
 
-        Whoever writes to a file moves its change time, which, unlike that of its content, nobody can set back: what is the same
-        in all of these has the same content. Two things escape the time, and are seen to: a write within the clock's step after
-        the file was read, by stamping no file younger than that; and a disk that keeps no time of changes, by the samples.
+        A write changes a file's change time, which cannot be set back, unlike the modification time. So equal
+        stamps mean equal content. Two cases escape the time and are covered: a write within the clock's step
+        after the file was read, because younger files get no stamp; and a disk without change times, by the
+        samples.
         """
         with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
             status = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""List prices of the clouds, asked for and written: one file per provider, each a PriceCollector."""
+"""List prices of the clouds, written to files: one module and PriceCollector per provider."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class PriceResult:
 def collect_prices(
     config: Config, store: Store, providers: Sequence[str], regions: Sequence[str], now: datetime, tell: Tell
 ) -> list[PriceResult]:
-    """Asks `providers` for their list prices and writes them, each whole or not at all.
+    """Query the list prices of `providers` and write them, each provider completely or not at all.
 
-    Without `regions` each provider takes those of its configuration; with them, those that are spelled as its own.
-    One that fails does not keep the others from being collected. `tell` takes words on what is being done.
-    Raises StoreError where the store cannot be used.
+    Without `regions`, each provider uses its configured ones; with them, the ones in its own spelling. A failure
+    of one provider does not stop the others. `tell` receives progress messages. Raises StoreError if the
+    store cannot be used.
     """
     seen = node_regions(store)
     results = []

@@ -1,4 +1,4 @@
-"""AWS' list prices: the price list, Savings Plans, and what EC2 says of its instance types."""
+"""AWS list prices: the price list, Savings Plans, and EC2's instance types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ RATES = "aws savingsplans describe_savings_plans_offering_rates"
 
 _SECONDS_PER_YEAR = HOURS_PER_YEAR * 3600
 
-# What makes a product the plain instance: everything else is another system, tenancy, licence or an unused reservation.
+# Attributes of a plain instance. Other products are another system, tenancy or licence, or an unused
+# reservation.
 WANTED = {
     "operatingSystem": "Linux",
     "tenancy": "Shared",
@@ -49,11 +50,12 @@ _PLANS = {"Compute": "compute", "EC2Instance": "ec2_instance"}
 
 
 def product_prices(text: str, region: str, instance_types: Collection[str], day: date) -> Iterator[ListPrice]:
-    """The on-demand and reserved prices of one product, in JSON, of get_products.
+    """The on-demand and reserved prices of one product of get_products, in JSON.
 
-    None where it is no plain Linux instance of `instance_types`. Raises SourceError where the text is no such product.
+    None unless it is a plain Linux instance of `instance_types`. Raises SourceError if the text is not such a
+    product.
     """
-    with read_as(f"aws: a product of {region} cannot be read, half an answer", AGAIN):
+    with read_as(f"aws: cannot read a product of {region}: incomplete answer", AGAIN):
         product = json.loads(text)
         attributes = product["product"]["attributes"]
         if is_plain(attributes, region, instance_types):
@@ -66,16 +68,17 @@ def is_plain(attributes: Mapping[str, str], region: str, instance_types: Collect
     """Whether a product is the plain Linux instance of one of `instance_types` in `region`."""
     if attributes.get("regionCode", region) != region or attributes.get("instanceType") not in instance_types:
         return False
-    # capacity blocks and the like are sold beside the plain instance, under the same attributes
+    # Capacity blocks and the like have the same attributes as the plain instance.
     if (attributes.get("marketoption") or "OnDemand") != "OnDemand":
         return False
     return all(attributes.get(name) == value for name, value in WANTED.items())
 
 
 def _term_prices(region: str, name: str, kind: str, term: JsonObject, day: date) -> Iterator[ListPrice]:
-    """The prices of a term that has begun, one per currency: per hour, what is paid upfront spread over the term's hours.
+    """The hourly prices of a term that has begun, one per currency; upfront payments are spread over its
+    hours.
 
-    Raises ValueError, KeyError or TypeError where they cannot be read.
+    Raises ValueError, KeyError or TypeError if they cannot be read.
     """
     started = datetime.fromisoformat(term["effectiveDate"]).date()
     if started > day:
@@ -107,19 +110,20 @@ def _term_prices(region: str, name: str, kind: str, term: JsonObject, day: date)
 
 
 def plan_price(rate: JsonObject, instance_types: Collection[str]) -> ListPrice | None:
-    """The price of one rate of describe_savings_plans_offering_rates; None where it is of no plain Linux instance.
+    """The price of one rate of describe_savings_plans_offering_rates; None unless it is a plain Linux
+    instance.
 
-    The rate of a plan is what its commitment is charged per hour, so anything paid upfront is in it.
-    Raises SourceError where the rate cannot be read.
+    A plan's rate is its commitment's charge per hour, including upfront payments. Raises SourceError if the
+    rate cannot be read.
     """
-    with read_as("aws: a rate of Savings Plans cannot be read", AGAIN):
+    with read_as("aws: cannot read a Savings Plans rate", AGAIN):
         offering = rate["savingsPlanOffering"]
         properties = {item["name"]: item["value"] for item in rate["properties"]}
         plan = _PLANS.get(offering["planType"])
         price = Decimal(str(rate["rate"]))
         name, usage = properties["instanceType"], rate["usageType"]
         is_plain_use = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in usage
-        # what stands unused in a reservation is charged under a usage of its own
+        # The unused part of a reservation has its own usage type.
         if not is_plain_use or "UnusedBox" in usage or plan is None or price <= 0:
             return None
         if name not in instance_types:
@@ -133,7 +137,7 @@ def plan_price(rate: JsonObject, instance_types: Collection[str]) -> ListPrice |
 
 SOURCE = "aws ec2 describe_instance_types"
 
-# Where EC2 keeps each kind of accelerator. Inferentia stands under two of them; the first is enough.
+# EC2's places of each kind of accelerator. Inferentia is in two of them; the first is enough.
 _PLACES = (
     ("GpuInfo", "Gpus"),
     ("NeuronInfo", "NeuronDevices"),
@@ -143,7 +147,7 @@ _PLACES = (
 
 
 def accelerated(described: JsonObject) -> InstanceType | None:
-    """One instance type of describe_instance_types; None where it holds no accelerator."""
+    """One instance type of describe_instance_types; None without accelerators."""
     devices = next(
         (described[info][kind] for info, kind in _PLACES if described.get(info, {}).get(kind)), None
     )
@@ -152,7 +156,7 @@ def accelerated(described: JsonObject) -> InstanceType | None:
     device, name = devices[0], described["InstanceType"]
     known = known_types("aws").get(name)
     memory = device.get("MemoryInfo", {}).get("SizeInMiB")
-    # EC2 calls the A100 of 40 and of 80 GB the same
+    # EC2 has one name for the A100 of 40 and of 80 GB.
     sized = [] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB"]
     model = known.gpu_model if known else gpu_model(*sized, device["Name"])
     return InstanceType(
@@ -167,9 +171,9 @@ def accelerated(described: JsonObject) -> InstanceType | None:
 
 
 def _count(name: str, devices: list[JsonObject], model: str) -> float:
-    """How many GPUs, parts of one included. A part (g6f) is reported with a count of 0.
+    """The number of GPUs, including fractions. A fraction (g6f) is reported with a count of 0.
 
-    Then the size of its partition says, else the catalog, else how much of a GPU's memory it has.
+    Its size is then the partition's, otherwise the catalog's, otherwise its share of a GPU's memory.
     """
     if count := sum(int(device.get("Count") or 0) for device in devices):
         return float(count)
@@ -180,7 +184,7 @@ def _count(name: str, devices: list[JsonObject], model: str) -> float:
     if known := known_types("aws").get(name):
         return float(known.gpu_count)
     memory, whole = devices[0].get("MemoryInfo", {}).get("SizeInMiB"), gpu_memory_mib(model)
-    # partitions are eighths: memory is a little short of its share
+    # Partitions are eighths: memory is a little less than its share.
     return max(1, round(8 * memory / whole)) / 8 if memory and whole else 1.0
 
 
@@ -189,11 +193,11 @@ _TYPES_PER_REQUEST = 50
 _PERMISSIONS = (
     "pricing:GetProducts, savingsplans:DescribeSavingsPlansOfferingRates and ec2:DescribeInstanceTypes"
 )
-_PAGES = 10_000  # no answer has as many: a server that repeats itself is left
+_PAGES = 10_000  # no answer has as many pages; stops a server that repeats itself
 
 
 class AwsPrices(PriceCollector):
-    """On-demand, reserved and Savings Plans prices of every accelerated instance type, region by region."""
+    """On-demand, reserved and Savings Plans prices of every accelerated instance type, by region."""
 
     provider: ClassVar[str] = "aws"
 
@@ -261,25 +265,25 @@ class AwsPrices(PriceCollector):
             if not answer.get("nextToken"):
                 return
             more = {"nextToken": answer["nextToken"]}
-        raise SourceError("aws: the Savings Plans have no end")
+        raise SourceError("aws: the Savings Plans pages do not end")
 
 
 def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
     if any(price.purchase_option == "on_demand" for price in prices):
         return prices
     raise SourceError(
-        f"aws: there are no prices of GPU instances in {region}",
-        f"gpucost collect prices --provider aws --region {_ELSE}, or name other regions under [aws]",
+        f"aws: no prices of GPU instances in {region}",
+        f"gpucost collect prices --provider aws --region {_ELSE}, or set other regions in [aws]",
     )
 
 
 def _part(answer: JsonObject, name: str, operation: str) -> Any:
-    """`answer[name]`. botocore takes JSON that breaks off for an answer without content: then SourceError."""
+    """`answer[name]`. Raises SourceError without it: botocore accepts truncated JSON as an empty answer."""
     if name not in answer:
         raise SourceError(f"aws: {HALF.replace(',', f' of {operation},', 1)}", AGAIN)
     return answer[name]
 
 
 def _price_list_region(region: str) -> str:
-    """Where the price list of a region is served: in one place per partition."""
+    """The endpoint of a region's price list: one per partition."""
     return "cn-northwest-1" if region.startswith("cn-") else "us-east-1"

@@ -1,4 +1,4 @@
-"""Azure's list prices: the retail prices API, which asks nobody who they are."""
+"""Azure list prices: the retail prices API, which needs no login."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gpucost.store.prices import ListPrice, ProviderPrices
 
 SOURCE = "azure retail prices"
 
-# NC, ND, NG and NV hold GPUs; NP holds FPGAs
+# NC, ND, NG and NV have GPUs; NP has FPGAs.
 _FAMILIES = re.compile(r"standard_n[cdgv]", re.IGNORECASE)
 _OTHERWISE = re.compile(r"windows|low priority|cloud ?services|dedicated|expired", re.IGNORECASE)
 _TERM = re.compile(r"(\d) years?", re.IGNORECASE)
 
 
 def item_prices(item: JsonObject, day: date) -> Iterator[ListPrice]:
-    """The prices of one item: itself, and what savings plans make of it. None where it is no Linux machine with GPUs.
+    """The prices of one item: its own, and with savings plans. None unless it is a Linux machine with GPUs.
 
-    Raises SourceError where the item cannot be read.
+    Raises SourceError if the item cannot be read.
     """
-    with read_as("azure: an item of the retail prices cannot be read", again("azure")):
+    with read_as("azure: cannot read an item of the retail prices", again("azure")):
         name, region = item["armSkuName"], item["armRegionName"]
         words = " ".join((item["productName"], item["skuName"], item["meterName"]))
         if (
@@ -65,7 +65,8 @@ def item_prices(item: JsonObject, day: date) -> Iterator[ListPrice]:
             source=SOURCE,
         )
         if item["type"] == "Reservation":
-            # the whole term's price, though unitOfMeasure says an hour; monthly payments come to the same
+            # The price of the whole term, although unitOfMeasure is an hour; monthly payments have the same
+            # total.
             term = _years(item["reservationTerm"])
             yield bought(
                 purchase_option="reserved", price_per_hour=price / (term * HOURS_PER_YEAR), term_years=term
@@ -83,7 +84,7 @@ def item_prices(item: JsonObject, day: date) -> Iterator[ListPrice]:
 
 
 def without_placeholders(prices: Sequence[ListPrice]) -> list[ListPrice]:
-    """`prices` without spot that costs as much as on demand there: Azure's placeholder where a size is not sold as spot."""
+    """`prices` without spot prices equal to on-demand prices, Azure's placeholder for sizes without spot."""
     on_demand = {_cost(price) for price in prices if price.purchase_option == "on_demand"}
     return [price for price in prices if price.purchase_option != "spot" or _cost(price) not in on_demand]
 
@@ -98,7 +99,7 @@ def _years(text: str) -> int:
     raise ValueError(f"the term {text}")
 
 
-# The version that has savings plans.
+# The version with savings plans.
 API_VERSION = "2023-01-01-preview"
 
 
@@ -118,8 +119,8 @@ class AzurePrices(PriceCollector):
             ]
             if not in_region:
                 raise SourceError(
-                    f"azure: there are no prices of GPU machines in {region or 'any region'}",
-                    "gpucost collect prices --provider azure --region eastus, or name other regions under [azure]",
+                    f"azure: no prices of GPU machines in {region or 'any region'}",
+                    "gpucost collect prices --provider azure --region eastus, or set other regions in [azure]",
                 )
             prices += in_region
         one_each = without_placeholders(one_of_each(prices))
@@ -141,10 +142,12 @@ class AzurePrices(PriceCollector):
             page = public.ask("GET", url, params=params, number=Decimal, is_whole=_is_whole)
             yield from page["Items"]
             turned.add(url)
-            # the link holds the parameters
+            # The link contains the parameters.
             url, params = page.get("NextPageLink") or None, None
             if url in turned:
-                raise SourceError(f"azure: the retail prices have no end: {url} follows itself", public.later)
+                raise SourceError(
+                    f"azure: the retail prices pages do not end: {url} follows itself", public.later
+                )
 
 
 def _is_whole(page: JsonObject) -> bool:

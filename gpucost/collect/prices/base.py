@@ -1,4 +1,4 @@
-"""What the collectors of list prices share: what they are asked, what they answer, and how they fail."""
+"""Common parts of list price collectors: queries, answers and failures."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ Tell = Callable[[str], None]
 
 _LONGEST_SECONDS = 3600.0
 _JSON_BYTES = inputs.ANSWER
-HOURS_PER_YEAR = 8760  # AWS' own year, and Azure's: a 3-year term has 26,280 hours
+HOURS_PER_YEAR = 8760  # AWS' and Azure's year: a 3-year term has 26,280 hours
 
-# A region says by its spelling whose it is: us-east-1, us-central1, eastus2. The others have one price everywhere.
+# The providers whose regions have a recognizable spelling: us-east-1, us-central1, eastus2. The others have
+# one price everywhere.
 _REGIONS = {"aws": r"[a-z]{2,}(-[a-z]+)+-\d+", "gcp": r"[a-z]+-[a-z]+\d+", "azure": r"[a-z]+\d*[a-z]*"}
 
 
 @dataclass(frozen=True)
 class PriceCollector(ABC):
-    """The list prices of one cloud. A subclass says how to ask for them.
+    """The list prices of one cloud. Subclasses query them.
 
-    `regions` are those that an option names, `seen` those in which nodes were seen, `day` the UTC day it is; `tell` takes words
-    on what is being done.
+    `regions`: from the option. `seen`: regions of known nodes. `day`: the current UTC day. `tell` receives
+    progress messages.
     """
 
     provider: ClassVar[str]
@@ -47,23 +48,23 @@ class PriceCollector(ABC):
 
     @abstractmethod
     def fetch(self) -> ProviderPrices:
-        """Asks for all prices.
+        """Query all prices.
 
-        Raises NoCredentials, or SourceError where any part of the answer is missing.
+        Raises NoCredentials, or SourceError if any part of the answer is missing.
         """
 
 
 def again(provider: str) -> str:
-    """The command that asks a provider once more."""
+    """The command that queries a provider again."""
     return f"gpucost collect prices --provider {provider}"
 
 
 def public_list(provider: str, what: str, setting: str, url: str) -> http.JsonServer:
-    """The server of a list without a login, called `what` in messages; `setting` is the key of the configuration of its `url`."""
+    """The server of a list without login, named `what` in messages; `setting` is the config key of its `url`."""
     return http.JsonServer(
         f"{provider}: {what}",
         http.session(url, _LONGEST_SECONDS, _JSON_BYTES),
-        login="a proxy may stand between; it needs no login",
+        login="check for a proxy in between; the list needs no login",
         address=f"check {setting}, then {again(provider)}",
         later=f"wait a while, then {again(provider)}",
     )
@@ -71,7 +72,7 @@ def public_list(provider: str, what: str, setting: str, url: str) -> http.JsonSe
 
 @contextmanager
 def read_as(what: str, fix: str) -> Iterator[None]:
-    """Turns what an answer lacks into SourceError: `what` (that cannot be read), and why."""
+    """Raise SourceError for an incomplete answer: `what` (cannot be read), and the reason."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
@@ -79,14 +80,14 @@ def read_as(what: str, fix: str) -> Iterator[None]:
 
 
 def is_region_of(provider: str, region: str) -> bool:
-    """Whether a region is spelled as this provider spells its regions."""
+    """Whether a region has this provider's spelling."""
     return provider in _REGIONS and re.fullmatch(_REGIONS[provider], region) is not None
 
 
 def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
-    """One price (of instances or of their units) per key: the one that began last, and of those the dearest.
+    """One price per key, of instances or units: the latest to begin, and of these the most expensive.
 
-    So that an estimate does not fall short.
+    So an estimate is not too low.
     """
 
     def rank(price: Any) -> tuple[str, Decimal]:
@@ -99,12 +100,12 @@ def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
 
 
 def one_of_each(prices: Iterable[ListPrice]) -> list[ListPrice]:
-    """One price of each thing, in order of what it is the price of."""
+    """One price per item, ordered by item."""
     return sorted(newest(prices, lambda price: price.key).values(), key=lambda price: price.key)
 
 
 class KnownType(BaseModel, frozen=True):
-    """One instance type of the catalog; `gpu_memory_mib` is of one GPU or part of one."""
+    """One instance type of the catalog; `gpu_memory_mib` is per GPU, or per fraction of one."""
 
     instance_type: str
     gpu_model: str
@@ -127,7 +128,7 @@ def known_types(provider: str) -> Mapping[str, KnownType]:
 
 
 def gpu_model(*spellings: str) -> str:
-    """The one name of a GPU model: that of the first of `spellings` the catalog knows, else the last one, hyphenated."""
+    """The canonical name of a GPU model: of the first known spelling, otherwise the last one, hyphenated."""
     for spelling in spellings:
         if name := _aliases().get(spelled(spelling)):
             return name
@@ -135,7 +136,7 @@ def gpu_model(*spellings: str) -> str:
 
 
 def gpu_memory_mib(model: str) -> int | None:
-    """Memory of one whole GPU of that model; None where the catalog does not know it."""
+    """Memory of one whole GPU of that model; None if it is not in the catalog."""
     memory = next((row["memory_mib"] for row in facts("gpus.csv") if row["gpu_model"] == model), "")
     return int(memory) if memory else None
 

@@ -1,4 +1,4 @@
-"""Google Cloud's list prices: every SKU of Compute Engine, and what machines are made of."""
+"""Google Cloud list prices: every SKU of Compute Engine, and the machines' components."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from google.cloud.billing_v1 import CloudCatalogClient
     from google.cloud.billing_v1.types import PricingExpression, Sku
 
-HOURS_PER_MONTH = 730  # Google's own month: a year of 8,760 hours over twelve
+HOURS_PER_MONTH = 730  # Google's month: a twelfth of a year of 8,760 hours
 
-# Sold beside the plain machine: other shapes, other tenancies, reservations of a while ahead, surcharges, what is switched off.
+# SKUs of other products: other shapes, other tenancies, future reservations, surcharges, suspended machines.
 _OTHERWISE = re.compile(
     r"custom|sole tenancy|\bDWS\b|defined duration|calendar mode|^reserved |premium|extended|capacity optimized"
     r"|suspended|vm state",
@@ -42,7 +42,8 @@ _PLACE = re.compile(r" (?:running )?in .*$| for \d years?.*$", re.IGNORECASE)
 _PART = re.compile(r"^(?:(?P<family>.*?) ?)(?:instance )?(?P<part>core|cpu|ram)$", re.IGNORECASE)
 _WORDS_OF_FAMILIES = re.compile(r" (?:predefined|amd|arm|intel)$", re.IGNORECASE)
 
-# GPUs that Google names as nobody else does. "Plus" and "Mega" are the GPUs of A3 Mega machines, sold at a price of their own.
+# GPUs with names that only Google uses. "Plus" and "Mega" are the GPUs of A3 Mega machines, which have their
+# own price.
 _GPUS = {"rtx 6000 96gb": "RTX-PRO-6000"}
 _MEGA = re.compile(r"\b(?:mega|plus)\b", re.IGNORECASE)
 MEGA = "-Mega"
@@ -50,9 +51,10 @@ MEGA = "-Mega"
 
 @record
 class PriceUnit:
-    """What one vCPU, GiB or GPU is, and how it is bought: the key of a unit price within a region.
+    """A vCPU, GiB or GPU and its purchase option: the key of a unit price within a region.
 
-    `part` is 'cpu', 'memory_gib', 'gpu' or 'local_ssd_gib'; `of` the machine family ('a2', 'a3plus'), or the GPU model.
+    `part` is 'cpu', 'memory_gib', 'gpu' or 'local_ssd_gib'; `of` is the machine family ('a2', 'a3plus') or
+    the GPU model.
     """
 
     part: str
@@ -70,7 +72,7 @@ class PriceUnit:
 
 @record
 class UnitPrice:
-    """The price of a unit per hour, in each of `regions`. `whole` where it covers its share of the whole machine."""
+    """The hourly price of a unit in each of `regions`. `whole` if it covers its share of the whole machine."""
 
     unit: PriceUnit
     regions: tuple[str, ...]
@@ -81,7 +83,7 @@ class UnitPrice:
 
 
 def unit_price(sku: Sku) -> UnitPrice | None:
-    """What a SKU says of a machine's part; None where it prices something else, or nothing."""
+    """The machine part that a SKU prices; None for any other SKU."""
     words = sku.description
     if _OTHERWISE.search(words) or not sku.pricing_info:
         return None
@@ -106,7 +108,7 @@ def unit_price(sku: Sku) -> UnitPrice | None:
 def _bought(usage_type: str, words: str) -> tuple[str | None, int]:
     if term := _TERMS.get(usage_type):
         return "cud", term
-    # some spot SKUs are filed as on demand: the description knows better
+    # Some spot SKUs are filed as on-demand; the description is right.
     if usage_type == "Preemptible" or (usage_type == "OnDemand" and _SPOT.search(words)):
         return "spot", 0
     return ("on_demand", 0) if usage_type == "OnDemand" and not _COMMITMENT.search(words) else (None, 0)
@@ -114,12 +116,12 @@ def _bought(usage_type: str, words: str) -> tuple[str | None, int]:
 
 def _part(group: str, words: str) -> tuple[str, str] | None:
     if group == "LocalSSD":
-        # other families have a local SSD of their own, by another name
+        # Other families have their own local SSD with another name.
         return ("local_ssd_gib", "") if words.lower() in ("ssd backed local storage", "local ssd") else None
     if group == "GPU":
         return "gpu", _gpu(words)
     if group in ("CPU", "RAM", "N1Standard") and (match := _PART.match(words)):
-        # N1's commitments name no family
+        # N1's commitments have no family in their name.
         family = _WORDS_OF_FAMILIES.sub("", match["family"]).strip().lower() or "n1"
         return ("memory_gib" if match["part"].lower() == "ram" else "cpu"), family
     return None
@@ -135,7 +137,7 @@ def _gpu(words: str) -> str:
 
 
 def _per_hour(expression: PricingExpression, part: str) -> tuple[Decimal, str] | None:
-    """The price per hour in the tier that starts at 0; None where it is free or counted otherwise."""
+    """The hourly price in the tier that starts at 0; None if it is free or has another unit."""
     hours = {"h": 1, "GiBy.h": 1, "GiBy.mo": HOURS_PER_MONTH}.get(expression.usage_unit)
     if hours is None or ("GiBy" in expression.usage_unit) != part.endswith("_gib"):
         return None
@@ -150,7 +152,7 @@ SOURCE = "gcp cloudbilling list_skus"
 
 _FAMILIES = {"a3-megagpu": "a3plus", "a3-ultragpu": "a3ultra"}
 _BOUGHT = (("on_demand", 0), ("spot", 0), ("cud", 1), ("cud", 3))
-# GPUs are attached to N1 machines of any size: their parts are kept, though the catalog holds no such machine.
+# GPUs are attached to N1 machines of any size: keep N1's parts, although the catalog has no such machine.
 _BESIDE = {"n1"}
 
 Units = Mapping[str, Mapping[PriceUnit, UnitPrice]]
@@ -166,7 +168,7 @@ def by_region(prices: Iterable[UnitPrice]) -> Units:
 
 
 def machine_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Iterator[ListPrice]:
-    """What each machine of the catalog costs in a region. One of whose parts is not sold there has no price there."""
+    """The price of each machine of the catalog in a region; none if one of its parts is not sold there."""
     for machine in known_types("gcp").values():
         for option, term in _BOUGHT:
             parts = list(_parts(machine, option, term, units))
@@ -188,7 +190,7 @@ def machine_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Iterato
 
 
 def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Iterator[ComponentPrice]:
-    """What the parts of machines with GPUs cost in a region; none where no GPU is sold there."""
+    """The prices of GPU machines' parts in a region; none if no GPU is sold there."""
     if not any(unit.part == "gpu" for unit in units):
         return
     families = {family_of(name) for name in known_types("gcp")} | _BESIDE
@@ -201,7 +203,7 @@ def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Itera
 
 
 def family_of(machine: str) -> str:
-    """What the SKUs of a machine's vCPUs and memory call its family: A3 Mega is A3Plus."""
+    """The family name of a machine in the SKUs of its vCPUs and memory: A3 Mega is A3Plus."""
     first, second = machine.split("-")[:2]
     return _FAMILIES.get(f"{first}-{second}", first)
 
@@ -209,7 +211,7 @@ def family_of(machine: str) -> str:
 def _parts(
     machine: KnownType, option: str, term: int, units: Mapping[PriceUnit, UnitPrice]
 ) -> Iterator[tuple[Decimal, UnitPrice | None]]:
-    """How much of which part a machine is made of; None where a part is not sold that way."""
+    """The amounts of a machine's parts; None if a part is not sold that way."""
     family = family_of(machine.instance_type)
     gpu = units.get(PriceUnit("gpu", machine.gpu_model + (MEGA if family == "a3plus" else ""), option, term))
     yield machine.gpu_count, gpu
@@ -223,33 +225,31 @@ def _parts(
 
 COMPUTE_ENGINE = "services/6F81-5844-456A"
 
-_PAGE_SIZE = 5000  # the most that is answered at once
-# gRPC itself has tried every address by then.
+_PAGE_SIZE = 5000  # the maximum per answer
+# gRPC has already tried every address.
 _NOBODY = ("failed to connect to all addresses", "name resolution", "DNS resolution failed")
 _AGAIN = again("gcp")
 
 
 class GcpPrices(PriceCollector):
-    """Prices of machines with GPUs, composed of cores, memory, GPUs and bundled local SSDs, and of those parts."""
+    """Prices of GPU machines, composed of cores, memory, GPUs and bundled local SSDs, and of these parts."""
 
     provider: ClassVar[str] = "gcp"
 
     def fetch(self) -> ProviderPrices:
         allowing = "gcloud services enable cloudbilling.googleapis.com"
-        with google_in_words(
-            self.provider, _AGAIN, ("listing SKUs is ", allowing), "half an answer, or none: "
-        ):
+        with google_in_words(self.provider, _AGAIN, ("listing SKUs is ", allowing), "incomplete answer: "):
             units = by_region(self._units(self._client()))
         wanted = self.regions or self.config.gcp.regions
         prices = {region: one_of_each(machine_prices(region, of)) for region, of in units.items()}
         for region in wanted:
             if not prices.get(region):
                 raise SourceError(
-                    f"gcp: there are no prices of GPU machines in {region}",
-                    f"gpucost collect prices --provider gcp --region us-central1, or name other regions under [gcp]: {region}",
+                    f"gcp: no prices of GPU machines in {region}",
+                    f"gpucost collect prices --provider gcp --region us-central1, or set other regions in [gcp]: {region}",
                 )
         if not any(prices.values()):
-            raise SourceError("gcp: none of the SKUs answered prices a GPU machine", _AGAIN)
+            raise SourceError("gcp: no SKU in the answer prices a GPU machine", _AGAIN)
         regions = wanted or sorted(units)
         return ProviderPrices(
             "gcp",
@@ -265,7 +265,7 @@ class GcpPrices(PriceCollector):
         request = ListSkusRequest(
             parent=COMPUTE_ENGINE, currency_code=self.config.currency, page_size=_PAGE_SIZE
         )
-        # each page is tried again by itself
+        # Each page is retried by itself.
         pages = client.list_skus(
             request=request, retry=Retry(_passing, initial=0.5, maximum=20, timeout=60), timeout=60
         ).pages
@@ -276,7 +276,7 @@ class GcpPrices(PriceCollector):
                     yield price
 
     def _client(self) -> CloudCatalogClient:
-        """Raises NoCredentials where Google's library finds none. On loopback nobody asks who is there."""
+        """Raises NoCredentials if Google's library finds none. Servers on loopback need no credentials."""
         endpoint = self.config.gcp.endpoint
         credentials, _ = google_login(endpoint, None)
         from google.cloud.billing_v1 import CloudCatalogClient
@@ -294,7 +294,7 @@ class GcpPrices(PriceCollector):
 
 
 def _passing(error: BaseException) -> bool:
-    """Whether it may go better the next time."""
+    """Whether a retry may succeed."""
     from google.api_core import exceptions as its
 
     kinds = (its.ResourceExhausted, its.ServiceUnavailable, its.Aborted, its.DeadlineExceeded)

@@ -1,4 +1,4 @@
-"""GPU clouds whose prices anybody may ask for, GPU by GPU: RunPod's list, and the median of what is offered at Vast.ai."""
+"""GPU clouds with public prices per GPU: RunPod's list, and the median of Vast.ai's offers."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from gpucost.collect.prices.base import (
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
-_VAST_OFFERS = 20_000  # about ten times as many as there are
+_VAST_OFFERS = 20_000  # about ten times the current number
 
-# (GPU, purchase option, what stands behind the GPU in the instance type, price)
+# (GPU, purchase option, suffix of the instance type, price)
 Offer = tuple[str, str, str, Decimal]
 
 
 class GpuPrices(PriceCollector):
-    """Prices of instance types that are called by their GPU, as the catalog calls them, of one list."""
+    """One list's prices of instance types that are named by their GPU, in the catalog's spelling."""
 
     source: ClassVar[str]
-    what: ClassVar[tuple[str, str]]  # the list in messages, and what is being asked for
+    what: ClassVar[tuple[str, str]]  # the list and the queried items, in messages
     body: ClassVar[dict[str, Any]]
 
     @staticmethod
     @abstractmethod
     def is_whole(answer: Any) -> bool:
-        """Whether nothing of the list is missing."""
+        """Whether the list is complete."""
 
     @staticmethod
     @abstractmethod
     def offers(answer: Any) -> Iterator[Offer]:
-        """What the list holds."""
+        """The rows of the list."""
 
     def fetch(self) -> ProviderPrices:
         name_of_list, words = self.what
@@ -53,19 +53,19 @@ class GpuPrices(PriceCollector):
         known = known_types(self.provider).items()
         names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in known}
         prices, types = [], {}
-        with read_as(f"{self.provider}: the answer cannot be read", public.later):
+        with read_as(f"{self.provider}: cannot read the answer", public.later):
             for model, option, suffix, price in self.offers(answer):
                 if price > 0:
                     name = names.get(model, f"1x_{model}") + suffix
                     prices.append(ListPrice("", name, option, price, "USD", self.source))
                     types[name] = InstanceType(name, model, 1.0, None, None, None, self.source)
         if not prices:
-            raise SourceError(f"{self.provider}: there are no prices of GPUs", public.later)
+            raise SourceError(f"{self.provider}: no prices of GPUs", public.later)
         return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=list(types.values()))
 
 
 class RunpodPrices(GpuPrices):
-    """What one GPU costs at RunPod, in its own data centers (SECURE) and on hosts of third parties (COMMUNITY)."""
+    """The price of one GPU at RunPod, in its own data centers (SECURE) and on third-party hosts (COMMUNITY)."""
 
     provider = "runpod"
     source = "runpod graphql gpuTypes"
@@ -88,7 +88,9 @@ class RunpodPrices(GpuPrices):
 
 
 class VastPrices(GpuPrices):
-    """What one GPU costs at Vast.ai: the median of what hosts ask for, on demand and as the lowest bid (spot)."""
+    """The price of one GPU at Vast.ai: the median of the hosts' prices, on-demand and as the lowest bid
+    (spot).
+    """
 
     provider = "vast"
     source = "vast.ai bundles, median"

@@ -1,4 +1,4 @@
-"""OCI's list prices: the files of Oracle's cost estimator, which ask nobody who they are. One price holds in all regions."""
+"""OCI list prices: the files of Oracle's cost estimator, without login. One price holds in all regions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PREEMPTIBLE = Decimal("0.5")
 
 
 class OciPrices(PriceCollector):
-    """On-demand prices of every shape with GPUs, and preemptible ones where a shape is offered so."""
+    """On-demand prices of every shape with GPUs, and preemptible prices of shapes that offer them."""
 
     provider: ClassVar[str] = "oci"
 
@@ -39,7 +39,7 @@ class OciPrices(PriceCollector):
             public.ask("GET", f"{server}/{name}.json", number=Decimal, is_whole=_is_whole)["items"]
             for name in ("shapes", "products")
         )
-        with read_as("oci: a shape or product of the cost estimator cannot be read", public.later):
+        with read_as("oci: cannot read a shape or product of the cost estimator", public.later):
             per_gpu = {
                 item["partNumber"]: price for item in products if (price := self._per_hour(item)) is not None
             }
@@ -53,13 +53,13 @@ class OciPrices(PriceCollector):
             types = [kind for kind in map(_instance_type, with_gpus) if kind.instance_type in priced]
         if not prices:
             raise SourceError(
-                f"oci: there are no prices of GPU shapes in {self.config.currency}",
-                "currency in gpucost.toml, or [price_lists] oci",
+                f"oci: no prices of GPU shapes in {self.config.currency}",
+                "change currency in gpucost.toml, or [price_lists] oci",
             )
         return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=types)
 
     def _per_hour(self, product: JsonObject) -> Decimal | None:
-        """The price of one unit of a product; None where it is not sold by the hour and as you go."""
+        """The price of one unit of a product; None unless it is sold by the hour, pay as you go."""
         if product["pricetype"] != "HOUR":
             return None
         for localized in product["currencyCodeLocalizations"]:
@@ -73,7 +73,7 @@ class OciPrices(PriceCollector):
         return None
 
     def _prices(self, shape: JsonObject, per_gpu: dict[str, Decimal]) -> Iterator[ListPrice]:
-        # a GPU shape's one product is called an OCPU, and priced by the GPU
+        # A GPU shape's single product is called an OCPU and priced per GPU.
         parts = [item["partNumber"] for item in shape["products"] if item["type"]["value"] == "ocpu"]
         price = sum((per_gpu.get(part, Decimal(0)) for part in parts), Decimal(0)) * int(shape["gpuQty"])
         if price <= 0:
@@ -89,7 +89,7 @@ def _is_whole(answer: JsonObject) -> bool:
 
 
 def _name(shape: JsonObject) -> str:
-    """As Compute calls a shape: the estimator adds remarks, as in `BM.GPU.GB200.4 (NVL72)`."""
+    """The shape's name in Compute: the estimator adds remarks, as in `BM.GPU.GB200.4 (NVL72)`."""
     return str(shape["name"]).partition(" (")[0]
 
 
@@ -101,7 +101,7 @@ def _instance_type(shape: JsonObject) -> InstanceType:
         instance_type=name,
         gpu_model=known.gpu_model if known else gpu_model(called),
         gpu_count=float(shape["gpuQty"]),
-        # the estimator means a GPU's memory here, and all GPUs' there
+        # Here the estimator gives the memory per GPU, there of all GPUs.
         gpu_memory_mib=known.gpu_memory_mib if known else None,
         vcpus=None,
         memory_gib=float(shape["bundleMemoryQty"]) if shape["bundleMemoryQty"] else None,

@@ -1,1 +1,1 @@
-"""Units of work: what trainers, serving engines and experiment trackers say they did. One module per source."""
+"""Units of work reported by trainers, serving engines and experiment trackers. One module per source."""

@@ -1,4 +1,4 @@
-"""Reads work done from CSV and JSONL files: one row per workload, moment and amount."""
+"""Read completed work from CSV and JSONL files: one row per workload, time and amount."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, Progress
 KIND = "progress"
 NEEDED = ("workload", "time", "unit", "value")
 TEXTS = ("cluster", "namespace", "pod", "workload", "model")
-_NEEDS = f"it needs {', '.join(NEEDED)}; it may have cluster, namespace, pod, model, run, kind, failed"
+_NEEDS = f"required columns: {', '.join(NEEDED)}; optional: cluster, namespace, pod, model, run, kind, failed"
 SUFFIXES = (".csv", ".jsonl", ".ndjson")
 KINDS = ("event", "counter", "gauge")
 
 
 @record
 class FileResult:
-    """What one file brought; `period` runs from its first to its last moment, `own_units` are its units that are not in UNITS."""
+    """The result of one file; `period` is from its first to its last time, `own_units` are units not in
+    UNITS.
+    """
 
     path: Path
     period: Period
@@ -42,9 +44,9 @@ class FileResult:
 
 
 def import_files(store: Store, paths: Sequence[Path], tz: ZoneInfo) -> list[FileResult]:
-    """Loads files of work, all of them or, if one cannot be used, none; a file replaces what it brought before.
+    """Load all files of work, or none if one cannot be used. A file replaces its earlier version.
 
-    Raises UsageError for a path that does not exist, SourceError or DataError for a file that cannot be read or used.
+    Raises UsageError if a path does not exist, SourceError or DataError if a file cannot be read or used.
     """
     files = {path.resolve(): path for path in _files(paths)}
     batches = [(path, *_read(path, tz)) for path in files.values()]
@@ -68,14 +70,14 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
                 if entry.suffix in SUFFIXES and entry.is_file() and not entry.name.startswith(".")
             )
             if not inside:
-                what = f"{path} holds no {', '.join(SUFFIXES)} file"
+                what = f"{path} contains no {', '.join(SUFFIXES)} file"
                 raise UsageError(what, "name the files, or another directory")
             yield from inside
         elif path.exists():
             yield path
         else:
             raise UsageError(
-                f"there is no {path}", "name a CSV or JSONL file of work, or a directory of them"
+                f"{path} does not exist", "name a CSV or JSONL file of work, or a directory of them"
             )
 
 
@@ -88,9 +90,9 @@ def _read(path: Path, tz: ZoneInfo) -> tuple[ProgressBatch, tuple[int, int]]:
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise DataError(f"{path} is no text in UTF-8") from None
+        raise DataError(f"{path} is not UTF-8 text") from None
     if not values:
-        raise DataError(f"{path} holds no rows", _NEEDS)
+        raise DataError(f"{path} has no rows", _NEEDS)
     batch = ProgressBatch()
     moments: list[int] = []
     for series, entries in values.items():
@@ -107,7 +109,9 @@ def _csv(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         for row in reader:
             if None in row or None in row.values():
-                raise DataError(f"{path}, line {reader.line_num}: as many fields as columns are needed")
+                raise DataError(
+                    f"{path}, line {reader.line_num}: the number of fields differs from the number of columns"
+                )
             yield reader.line_num, row
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}") from None
@@ -122,7 +126,7 @@ def _jsonl(path: Path, file: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
         except Garbled:
             row = None
         if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number}: is no JSON object")
+            raise DataError(f"{path}, line {number} is not a JSON object")
         yield number, row
 
 
@@ -139,23 +143,23 @@ def _value(
         if name not in row:
             raise DataError(f"{path}, line {number}: {name} is missing", _NEEDS)
     if not (text("workload") or text("pod")):
-        raise wrong("workload", "empty, and no pod is named either")
+        raise wrong("workload", "empty, and so is pod")
     unit = unit_of(text("unit"))
     if not unit:
-        raise wrong("unit", "empty: epoch, request, prompt_token, generation_token or your own word")
+        raise wrong("unit", "empty: use epoch, request, prompt_token, generation_token or a custom word")
     try:
         at_ms = _moment(text("time"), tz)
     except ValueError:
-        raise wrong("time", "no time such as 2026-10-01T06:00:00Z, and no Unix seconds") from None
+        raise wrong("time", "neither a time such as 2026-10-01T06:00:00Z nor Unix seconds") from None
     try:
         value = float(text("value"))
     except ValueError:
         value = math.nan
     kind = text("kind") or ("gauge" if unit == "epoch" else "event")
     if kind not in KINDS:
-        raise wrong("kind", f"none of {', '.join(KINDS)}")
+        raise wrong("kind", f"not one of {', '.join(KINDS)}")
     if not (math.isfinite(value) and value >= 0):
-        raise wrong("value", "no number from 0")
+        raise wrong("value", "not a number of at least 0")
     failed = text("failed").lower()
     if failed not in ("", "0", "1", "true", "false"):
         raise wrong("failed", "neither true nor false")
@@ -172,7 +176,7 @@ def _value(
 
 
 def _moment(text: str, tz: ZoneInfo) -> int:
-    """Milliseconds of a time with offset, a local one without, or Unix seconds. Raises ValueError."""
+    """Milliseconds of a time with offset, a local time without, or Unix seconds. Raises ValueError."""
     try:
         seconds = float(text)
     except ValueError:

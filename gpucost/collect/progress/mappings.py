@@ -1,4 +1,4 @@
-"""Which metrics count work, and what their labels mean: the ready-made mappings, and those of the configuration."""
+"""Metrics that count work, and the meaning of their labels: built-in mappings and configured ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpucost.config.model import Config, UnitSettings
 from gpucost.store import bill_files
 from gpucost.store.progress import ProgressSeries
 
-# Values of a tenant label that name no tenant.
+# Values of a tenant label that mean no tenant.
 _UNKNOWN = (*bill_files.BLANK, "unknown", "-")
-# Units that gpucost unit answers about; requests --count shows any other.
+# Units with their own report in gpucost unit; requests --count shows any other.
 UNITS = (
     "epoch",
     "request",
@@ -29,30 +29,32 @@ UNITS = (
 
 
 def mappings(config: Config) -> list[UnitSettings]:
-    """The mappings of the configuration, and the ready-made ones whose names it does not use."""
+    """The configured mappings, and the built-in ones with other names."""
     own = {unit.name for unit in config.units}
     return [*config.units, *(unit for unit in ready_made() if unit.name not in own)]
 
 
 def ready_made() -> list[UnitSettings]:
-    """The mappings that gpucost brings, from mappings.toml."""
+    """The built-in mappings, from mappings.toml."""
     text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
     return [UnitSettings.model_validate(item) for item in tomllib.loads(text)["units"]]
 
 
 def unit_of(text: str) -> str:
-    """The unit that a word means: `gpucost unit` knows UNITS, also in the plural; other words stand for themselves."""
+    """The unit of a word: one of UNITS, also in the plural; other words are their own unit."""
     return text[:-1] if text.endswith("s") and text[:-1] in UNITS else text
 
 
 def selector(unit: UnitSettings) -> str:
-    """The PromQL selector of a mapping by metric."""
+    """The PromQL selector of a mapping with a metric."""
     matchers = [one_of(label, values) for label, values in unit.match.items()]
     return f"{unit.metric}{{{','.join(matchers)}}}"
 
 
 def series_of(unit: UnitSettings, labels: Mapping[str, str], cluster: str) -> ProgressSeries:
-    """What one series of a mapping is about. Labels that an exporter had to rename (`exported_*`) win, as for GPUs."""
+    """The subject of one series of a mapping. Labels that an exporter renamed (`exported_*`) win, as for
+    GPUs.
+    """
 
     def label(*names: str | None) -> str:
         return next((labels[name] for name in names if name and labels.get(name)), "")
@@ -83,12 +85,12 @@ def _is_failure(labels: Mapping[str, str], name: str, values: list[str]) -> bool
 
 
 def levels(logged: Iterable[tuple[int, float, float]], marks: str) -> tuple[list[int], list[float]]:
-    """Moments (ms) and the level from then on, of entries (moment, step, number of the epoch); fractions are cut off.
+    """Times (ms) and the level from then on, from entries (time, step, number of the epoch), rounded down.
 
-    The first keeps its fraction: 0.3 is under way, where 0 may be the first epoch, done.
+    The first entry keeps its fraction: 0.3 is in progress, but 0 can be the first epoch, completed.
 
-    An epoch that is logged again (its number falls back, or repeats without a later step) was done again: the level falls, just
-    after the last entry, to what had been done before it.
+    An epoch that is logged again (its number decreases, or repeats without a later step) was repeated: just
+    after the last entry, the level falls to the state before that epoch.
     """
     times: list[int] = []
     reached: list[float] = []

@@ -1,4 +1,4 @@
-"""Collects runs of an MLflow tracking server: when they ran, what they belong to, and when they finished which epoch."""
+"""Collect runs of an MLflow tracking server: their times, places, and completed epochs."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from gpucost.texts import conceal
 _PAGE = 1000
 _LONGEST_SECONDS = 600.0
 _LARGEST_BYTES = 64 << 20
-_LATER = "collect again later: what was loaded is kept"
+_LATER = "collect again later: loaded data is kept"
 _LOGIN = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-_ADDRESS = "set url in [mlflow] of gpucost.toml to what stands before /api/2.0"
+_ADDRESS = "set url in [mlflow] of gpucost.toml to the base URL, without /api/2.0"
 
 
 def server_of(settings: Mlflow) -> http.JsonServer:
-    """The server, with the login that the settings or the environment have. Raises SourceError."""
+    """The server, with the login from the settings or the environment. Raises SourceError."""
     url = settings.url or ""
     session = http.session(url, _LONGEST_SECONDS, _LARGEST_BYTES, settings.tls, "mlflow")
     token = secret("mlflow", "token", settings.token_file, settings.token_env, SourceError)
     token = token or from_environment("MLFLOW_TRACKING_TOKEN")
     if user := os.environ.get("MLFLOW_TRACKING_USERNAME"):
         password = from_environment("MLFLOW_TRACKING_PASSWORD")
-        conceal(f"{user}:{password}")  # as the header has it
+        conceal(f"{user}:{password}")  # as in the header
         session.auth = (user, password)
     elif token:
         session.headers["Authorization"] = f"Bearer {token}"
@@ -54,7 +54,7 @@ def server_of(settings: Mlflow) -> http.JsonServer:
 def pages(
     server: http.JsonServer, settings: Mlflow, path: str, query: JsonObject, *, is_get: bool = False
 ) -> Iterator[JsonObject]:
-    """The items that the server has under a path such as `runs/search`: `runs`."""
+    """The items of a path: for example, `runs` of `runs/search`."""
     url = f"{settings.url}/api/2.0/mlflow/{path}"
     page = {**query, "max_results": _PAGE}
     token = ""
@@ -71,7 +71,7 @@ def pages(
 
 
 def _is_text(answer: object) -> bool:
-    """Whether all names are text: half a pair of surrogates is none. Raises ValueError."""
+    """Check that all names are text; half a surrogate pair is not. Raises ValueError."""
     return bool(json.dumps(answer, ensure_ascii=False).encode())
 
 
@@ -82,7 +82,7 @@ _PARENT = "mlflow.parentRunId"
 
 @record
 class MlflowResult:
-    """What a run of the collector brought: runs, how many of them say where they ran, and logged epochs."""
+    """The result of a run of the collector: MLflow runs, runs with a known place, and logged epochs."""
 
     source: str
     period: Period
@@ -92,9 +92,9 @@ class MlflowResult:
 
 
 def collect_mlflow(settings: Mlflow, store: Store, period: Period | None, timezone: ZoneInfo) -> MlflowResult:
-    """Collects the runs that were alive in `period`; without one since the last collection, or of the current month.
+    """Collect the runs active in `period`; by default since the last collection, or in the current month.
 
-    A run that is collected again replaces what was known of it. Raises SourceError where the server does not answer.
+    A run that is collected again replaces its earlier data. Raises SourceError if the server does not answer.
     """
     if period is None:
         moment = datetime.now(UTC)
@@ -106,9 +106,7 @@ def collect_mlflow(settings: Mlflow, store: Store, period: Period | None, timezo
     try:
         collected, batch = _read(server, settings, period)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        raise SourceError(
-            f"{server.name} answers with something that is not MLflow's JSON", _ADDRESS
-        ) from None
+        raise SourceError(f"{server.name} does not answer with MLflow's JSON", _ADDRESS) from None
     span = (period.start_ms, period.end_ms)
     with store.write() as con:
         load = load_runs(con, settings.source, span, collected, batch)
@@ -122,7 +120,7 @@ def _read(
 ) -> tuple[list[ProgressRun], ProgressBatch]:
     wanted = settings.experiments or ["*"]
     runs: dict[str, ProgressRun] = {}
-    for experiment in pages(server, settings, "experiments/search", {}):  # those that are not deleted
+    for experiment in pages(server, settings, "experiments/search", {}):  # runs that are not deleted
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):
             query = {
@@ -186,7 +184,7 @@ def _run(item: JsonObject, experiment: str, settings: Mlflow) -> ProgressRun:
 
 
 def _placed(run: ProgressRun, runs: Mapping[str, ProgressRun]) -> ProgressRun:
-    """A trial that says nothing of where it ran, ran where its sweep says."""
+    """A trial without a place ran at its sweep's place."""
     parent = runs.get(run.parent_id)
     seen = {run.run_id}
     while parent is not None and not (run.pod or run.workload) and parent.run_id not in seen:

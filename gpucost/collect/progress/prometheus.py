@@ -1,4 +1,4 @@
-"""Collects counters and gauges of work from a server that speaks Prometheus' HTTP API."""
+"""Collect counters and gauges of work from a server with Prometheus' HTTP API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
-    """One server's metrics of work, by the mappings whose metrics it has."""
+    """One server's work metrics, by the mappings whose metrics it has."""
 
     kind: ClassVar[str] = "progress"
 
@@ -36,7 +36,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
         self._units = units
 
     def keep_known(self, spans: list[Span]) -> set[str] | None:
-        """Leaves out mappings whose metrics the server does not have; returns what it has, None where it does not tell."""
+        """Drop mappings without metrics on the server; return its metric names, or None if unknown."""
         names = self._client.label_values("__name__", spans[0][0], spans[-1][1])
         if names is not None:
             self._units = [unit for unit in self._units if unit.query is not None or unit.metric in names]
@@ -49,7 +49,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
     def write(
         self, con: DuckDBPyConnection, run_id: int, span: Span, batch: list[tuple[UnitSettings, ReadAnswer]]
     ) -> LoadResult | None:
-        """Replaces what the store has of this server's work in the window."""
+        """Replace this server's work in the window."""
         work = ProgressBatch()
         metrics: dict[str, MetricSamples] = {}
         for unit, answer in batch:
@@ -79,7 +79,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
 
         def too_much(_: Span, error: TooMuch) -> list[ReadAnswer]:
             raise SourceError(
-                f"one hour of {name} is more than the server will answer: {error.message}", error.fix
+                f"an answer for one hour of {name} is too large for the server: {error.message}", error.fix
             ) from None
 
         return self._samples(name, query, span, too_much)
@@ -88,10 +88,11 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
 def collect_progress(
     config: Config, source: PrometheusSource, store: Store, period: Period | None, progress: Progress | None
 ) -> CollectResult:
-    """Collects one server's metrics of work into the store.
+    """Collect one server's work metrics into the store.
 
-    Without a period: the current month so far at first, later what is missing since then and the time since the last collected
-    moment less two hours. With one: all of it anew. Raises SourceError where the server does not answer.
+    Without a period, the first run collects the current month so far. Later runs collect missing time and the
+    time since the last collected moment minus two hours. With a period, everything in it is collected again.
+    Raises SourceError if the server does not answer.
     """
     with open_client(source, period) as (client, moment):
         now_ms = to_ms(moment)
@@ -99,7 +100,7 @@ def collect_progress(
         units = mappings(config)
         collector = ProgressCollector(source, store, client, units)
         with store.write() as con:
-            # of work that was asked for with a clock that was ahead, what is still to come is not there yet
+            # If an earlier query ran with a clock that was ahead, exclude future time: it was not loaded yet.
             spans = collector.spans(con, period, moment, config.tz, now_ms - 1)
         names = collector.keep_known(spans)
         result = collector.run(spans, period or period_of((spans[0][0], spans[-1][1])), progress)
@@ -110,8 +111,10 @@ def collect_progress(
 def _without_series(
     source: PrometheusSource, units: list[UnitSettings], result: CollectResult, names: set[str] | None
 ) -> list[SourceFinding]:
-    """What mappings of one's own matched nothing. Ready-made ones wait for a server that has their metrics, and say nothing."""
-    if result.resumed or not result.ok:  # what the rest brought is not known
+    """Findings about configured mappings without matches. Built-in ones stay silent until a server has their
+    metrics.
+    """
+    if result.resumed or not result.ok:  # the result of the rest is unknown
         return []
     brought = ready_made()
     findings = []
@@ -125,7 +128,7 @@ def _without_series(
             fix = f"check its {wrong}"
         findings.append(SourceFinding("note", "unit_without_series", message, fix))
     if not findings and names is not None and not any(unit.query or unit.metric in names for unit in units):
-        message = f"{source.url} has none of the metrics of work that gpucost knows"
-        fix = "name yours under [[units]] in gpucost.toml; see docs/units.md"
+        message = f"{source.url} has no known metrics of work"
+        fix = "configure your metrics in [[units]] of gpucost.toml; see docs/units.md"
         findings.append(SourceFinding("note", "no_units", message, fix))
     return findings

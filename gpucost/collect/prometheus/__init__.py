@@ -1,1 +1,1 @@
-"""Metrics out of a Prometheus server: what is asked for, how, and what went wrong."""
+"""Metrics from a Prometheus server: queries, parsing and error messages."""

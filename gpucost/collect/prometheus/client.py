@@ -1,4 +1,4 @@
-"""Talks to one Prometheus: PrometheusConnect for single values, a streamed body for the samples."""
+"""Client of one Prometheus: PrometheusConnect for single values, a streamed body for samples."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
-# Parameters of Thanos and VictoriaMetrics, for samples as they were scraped and for no answer rather than a part of one.
-# Other servers heed no parameter that they don't know.
+# Thanos and VictoriaMetrics parameters: return raw samples, and fail rather than answer partially. Other
+# servers ignore unknown parameters.
 RAW = {"max_source_resolution": "0s"}
 WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
 
-# Of an answer to a small question; json.loads takes some ten times as much memory.
+# Limit of small answers; json.loads takes about ten times as much memory.
 _SMALL_MIB = 32
-# An answer with more than these, and than four times the samples that its question was sized for, is asked for in parts.
+# Limit of samples per answer, or four times max_samples if that is more. Larger answers are queried in parts.
 _MOST_SAMPLES = 8_000_000
 _LONGEST_URL = 4000
 _LONGEST_RETRY_AFTER = 120.0
@@ -46,17 +46,17 @@ _CONNECT_SECONDS = 10.0
 
 
 def session(source: PrometheusSource) -> requests.Session:
-    """A session that carries the source's headers, credentials and TLS settings, all read anew.
+    """A session with the source's headers, credentials and TLS settings, read again for each session.
 
-    Raises SourceError that names a missing file or variable, never what is in it.
+    Raises SourceError that names a missing file or variable, never its content.
     """
     limit = min(_SMALL_MIB, source.max_response_mib) << 20
     connection = http.session(source.url, source.max_response_seconds, limit, source.tls, "prometheus")
     connection.params = RAW | (WHOLE if source.partial_response == "refuse" else {})
-    # No redirect is followed: it leads to a login page, and would hand our credentials to somebody else.
+    # Redirects are not followed: they lead to login pages, and would send our credentials to another host.
     connection.max_redirects = 0
     headers = connection.headers
-    # near servers: there gzip costs them more than it saves
+    # Nearby servers: gzip costs them more than it saves.
     addresses = http.addresses_of(source.url)
     is_near = addresses and all(a.is_loopback or a.is_private or a.is_link_local for a in addresses)
     headers["Accept-Encoding"] = "identity" if is_near else "gzip"
@@ -74,13 +74,13 @@ def session(source: PrometheusSource) -> requests.Session:
             "prometheus", "basic_auth.password", basic.password_file, basic.password_env, SourceError
         )
         connection.auth = (basic.username, password or "")
-        conceal(f"{basic.username}:{password}")  # as the header has it
+        conceal(f"{basic.username}:{password}")  # as in the header
     return connection
 
 
 @record
 class Retries:
-    """How often and how patiently: exponential from `initial` to `longest` seconds, plus up to `jitter`."""
+    """Number and pacing of tries: exponential from `initial` to `longest` seconds, plus up to `jitter`."""
 
     attempts: int = 6
     initial: float = 0.5
@@ -88,12 +88,12 @@ class Retries:
     jitter: float = 1.0
 
 
-# Asks a server for a path under /api/v1 and returns the answer's data. Raises SourceError.
+# Queries a path under /api/v1 and returns the answer's data. Raises SourceError.
 Ask = Callable[[str, Mapping[str, str]], Any]
 
 
 def status(ask: Ask, page: str, *keys: str) -> str | None:
-    """The first of `keys` that the server's status page holds, in its own words; many servers lack some of these pages."""
+    """The first of `keys` on the server's status page, verbatim. Many servers lack some of these pages."""
     try:
         fields = ask(f"status/{page}", {})
         return next((str(fields[key]) for key in keys if fields.get(key) and fields[key] != "0s"), None)
@@ -102,13 +102,13 @@ def status(ask: Ask, page: str, *keys: str) -> str | None:
 
 
 class PrometheusClient:
-    """Answers of one server, retried where that can help. Safe to use from several threads."""
+    """Queries to one server, retried if that can help. Thread-safe."""
 
     def __init__(self, source: PrometheusSource, retries: Retries | None = None) -> None:
         self._source = source
         self._retries = retries or Retries()
         self._session = session(source)
-        # PrometheusConnect's exceptions hold no status and no headers: each thread's last response does.
+        # PrometheusConnect's exceptions have no status or headers: keep each thread's last response.
         self._last = threading.local()
         self._session.hooks["response"].append(self._take)
         self._timeout = min(_CONNECT_SECONDS, source.timeout_seconds), source.timeout_seconds
@@ -117,30 +117,32 @@ class PrometheusClient:
 
     @cached_property
     def connect(self) -> PrometheusConnect:
-        """PrometheusConnect over the same session; made when it is first needed, since it brings pandas."""
+        """PrometheusConnect over the same session; created on first use, because it imports pandas."""
         from prometheus_api_client.prometheus_connect import PrometheusConnect
 
         adapter = self._session.get_adapter(self._source.url)
         timeout = round(self._source.timeout_seconds) or 1
         connect = PrometheusConnect(url=self._source.url, session=self._session, timeout=timeout)
-        # It would try again by itself. Tries are ours: they must also cover a body that breaks off, and bound Retry-After.
+        # Disable its retries. Ours also cover a body that breaks off, and limit Retry-After.
         self._session.mount(self._source.url, adapter)
         return connect
 
     def close(self) -> None:
-        """Ends the session and all pauses; requests under way break off at their next chunk and are not retried."""
+        """Close the session and end all pauses; running requests stop at their next chunk without a retry."""
         self._stop.set()
         self._session.close()
 
     def matrix(self, metric: str, query: str, at_ms: int) -> ReadAnswer:
-        """Raw samples of a range selector at a moment. Raises TooMuch, SourceError, or SourceUnavailable where nobody answers."""
+        """Raw samples of a range selector at a moment. Raises TooMuch, SourceError or SourceUnavailable."""
         return self._series("query", metric, {"query": query, "time": f"{at_ms / 1000:.3f}"}, at_ms)
 
     def by_step(self, metric: str, query: str, span: Span, step_ms: int) -> ReadAnswer:
-        """The values of a query at the first moment of `span` and every `step_ms` up to its last. Raises as `matrix` does."""
+        """The values of a query every `step_ms` from the first moment of `span` to its last. Raises as
+        `matrix` does.
+        """
         start, end = span
         moments = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step_ms // 1000}"}
-        # VictoriaMetrics moves the steps of what it may keep
+        # VictoriaMetrics shifts the steps of cacheable answers.
         return self._series("query_range", metric, {"query": query, **moments, "nocache": "1"}, end + 1)
 
     def _series(self, path: str, metric: str, form: dict[str, str], at_ms: int) -> ReadAnswer:
@@ -153,25 +155,25 @@ class PrometheusClient:
                         raise not_json(self._source)
                     for chunk in http.chunks(response, mib << 20):
                         if self._stop.is_set():
-                            raise SourceUnavailable("the run was ended")
+                            raise SourceUnavailable("the run was stopped")
                         reader.feed(chunk)
             except http.TooLarge as error:
                 raise TooMuch(error.message) from None
             answer = reader.finish()
             if (answer.ts_ms > at_ms).any():
-                raise Garbled("the answer holds a sample from after the time that was asked for")
+                raise Garbled("the answer contains a sample later than the requested time")
             self._weigh(reader.warnings, is_partial=answer.is_partial)
             return answer
 
         return self._retried(read, path)
 
     def get(self, path: str, params: Mapping[str, Any]) -> Any:
-        """The `data` that the server answers under /api/v1/`path`. Raises SourceError."""
+        """The `data` of the answer under /api/v1/`path`. Raises SourceError."""
 
         return self._retried(lambda: self._send(path, params).json()["data"], path)
 
     def value(self, query: str, at_ms: int) -> float | None:
-        """The one value of a query at a moment; None where it has none. Raises TooMuch, SourceError or SourceUnavailable."""
+        """The value of a query at a moment, or None. Raises TooMuch, SourceError or SourceUnavailable."""
 
         def read() -> float | None:
             try:
@@ -181,25 +183,25 @@ class PrometheusClient:
             try:
                 return float(result[0]["value"][1]) if result else None
             except (LookupError, TypeError, ValueError):
-                raise Garbled("the answer holds a sample that is no number") from None
+                raise Garbled("the answer contains a sample that is not a number") from None
 
         return self._retried(read)
 
     def label_values(
         self, label: str, from_ms: int, to_ms: int, series: Sequence[str] = ()
     ) -> set[str] | None:
-        """A label's values around a period, of some series or of all; None where the server does not tell, or not all of them."""
+        """A label's values in a period, of some series or all; None if the answer is missing or partial."""
         times = {"start": f"{from_ms / 1000:.3f}", "end": f"{to_ms / 1000:.3f}"}
         try:
             values = self.get(f"label/{label}/values", times | ({"match[]": series} if series else {})) or []
-        # not every server has this endpoint; one that is gone will say so to the next question
+        # Not every server has this endpoint; a server that is down fails at the next query.
         except SourceError:
             return None
         is_whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
         return set(values) if is_whole and not self._last.is_partial else None
 
     def _take(self, response: requests.Response, *_: object, stream: bool = False, **__: object) -> None:
-        """Heeds what a small answer says of itself, before anybody looks at it."""
+        """Check a small answer before PrometheusConnect reads it."""
         self._last.response, self._last.is_partial = response, False
         if stream or response.status_code != 200:
             return
@@ -209,12 +211,14 @@ class PrometheusClient:
         if not isinstance(document, dict) or not {"status", "data"} & document.keys():
             raise not_json(self._source)
         if document.get("status") != "success" or "data" not in document:
-            raise Garbled(f"the answer is none: {document.get('error') or document.get('status')}")
+            raise Garbled(f"the answer is an error: {document.get('error') or document.get('status')}")
         warnings, self._last.is_partial = remarks(document)
         self._weigh(warnings, is_partial=self._last.is_partial)
 
     def _weigh(self, warnings: list[str], *, is_partial: bool) -> None:
-        """Raises TransientError for a partial answer, unless the settings accept it; what else a server warns of is logged."""
+        """Log the server's warnings. Raises TransientError for a partial answer, unless the settings accept
+        it.
+        """
         if is_partial and self._source.partial_response == "refuse":
             raise partial_answer(self._source, warnings)
         lines = [http.excerpt(text) for text in warnings]
@@ -226,7 +230,7 @@ class PrometheusClient:
     def _refused(self, response: requests.Response, path: str) -> SourceError | http.TransientError:
         error = refused(self._source, response, path)
         if response.status_code == 400 and any(name in error.message for name in WHOLE | RAW):
-            self._session.params = {}  # Google's server refuses parameters that it doesn't know
+            self._session.params = {}  # Google's server refuses unknown parameters.
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
@@ -244,7 +248,7 @@ class PrometheusClient:
     def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
         guarded, limits = partial(self._guarded, read, path), asdict(self._retries)
         try:
-            # closing ends a pause
+            # Closing the client ends a pause.
             return http.retry(guarded, longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits)
         except Down as error:
             raise SourceUnavailable(error.message, error.fix) from None
@@ -252,11 +256,11 @@ class PrometheusClient:
             raise SourceError(f"{error.message} (tried {self._retries.attempts} times)", error.fix) from None
 
     def _guarded(self, read: Callable[[], _T], path: str) -> _T:
-        """Turns the failures of requests, PrometheusConnect and the parser into ours."""
+        """Translate errors of requests, PrometheusConnect and the parser."""
         from prometheus_api_client.exceptions import PrometheusApiClientException
 
         if self._stop.is_set():
-            raise SourceUnavailable("the run was ended")
+            raise SourceUnavailable("the run was stopped")
         try:
             return read()
         except Garbled as error:
@@ -265,11 +269,11 @@ class PrometheusClient:
             raise self._refused(self._last.response, path) from error
         except requests.RequestException as error:
             raise lost(self._source, error) from None
-        except ValueError as error:  # of a Location that is none, though none is followed
+        except ValueError as error:  # an invalid Location header, although redirects are not followed
             raise unreadable(self._source, _OTHER) from error
 
 
-# What it means when a server fails to answer: ask for less, try again, or give up; and the setting that mends it.
+# Meaning of a failed answer: query less, try again or give up; and the setting that fixes it.
 
 _TOO_MUCH = re.compile(
     r"too many samples|exceed(s|ed) the limit|(sample|chunks|series|bytes) limit|resourceexhausted|maxsamplesperquery|max-samples"
@@ -277,30 +281,30 @@ _TOO_MUCH = re.compile(
     re.IGNORECASE,
 )
 
-# How stores behind Thanos and VictoriaMetrics are said to be missing, in answers with HTTP 422 too.
+# Messages of Thanos and VictoriaMetrics about missing stores, also in answers with HTTP 422.
 _STORE_DOWN = re.compile(
     "rpc error|receive series|fetch series|vmstorage|connection refused|no such host|i/o timeout|deadline exceeded"
     "|connection reset|unavailable|no storeapis",
     re.IGNORECASE,
 )
 
-_OTHER = "the answer holds something else than was asked for"
-_LATER = "collect again later: what was loaded is kept; if it stays so, the server's log says why"
+_OTHER = "the answer does not match the query"
+_LATER = "collect again later: loaded data is kept; if the error persists, read the server's log"
 _API = "set url in [prometheus] of gpucost.toml to the address of the HTTP API"
 
 
 class Unauthorized(SourceUnavailable):
-    """The server wants credentials, or others than it was given."""
+    """The server requires credentials, or rejects the given ones."""
 
 
 class Down(http.TransientError):
-    """Nothing answered at all."""
+    """The server cannot be reached."""
 
 
 def lost(source: PrometheusSource, error: Exception) -> SourceError | http.TransientError:
-    """What a request that got no whole answer failed by."""
+    """The error of a request without a complete answer."""
     url = source.url
-    # what urllib3 met, without the URL that its message quotes: any word may stand in that
+    # urllib3's error without the URL in its message, which can contain any word.
     reason = repr(getattr(error.args[0], "reason", error) if error.args else error)
     if isinstance(error, requests.exceptions.SSLError):
         return _no_handshake(url, reason.upper())
@@ -313,60 +317,61 @@ def lost(source: PrometheusSource, error: Exception) -> SourceError | http.Trans
         is_connection and ("ReadTimeoutError" in reason or "Read timed out" in reason)
     ):
         return http.TransientError(
-            f"{url} did not answer within {source.timeout_seconds:g} s, or not in full in {source.max_response_seconds:g} s",
+            f"{url} gave no answer in {source.timeout_seconds:g} s, or no complete one in {source.max_response_seconds:g} s",
             fix="raise max_response_seconds or timeout_seconds, or lower max_samples, in [prometheus] of gpucost.toml",
         )
     if is_connection and "NewConnectionError" in reason:
-        fix = "start it, or set url in [prometheus] of gpucost.toml; gpucost doctor checks it"
-        return Down(f"nothing answers at {url}", fix=fix)
+        fix = "start the server, or set url in [prometheus] of gpucost.toml; check with gpucost doctor"
+        return Down(f"cannot connect to {url}", fix=fix)
     if is_connection:
         return http.TransientError(f"{url} closed the connection in the middle of an answer", fix=_LATER)
     if isinstance(error, http.CUT_OFF):
         return http.TransientError(f"{url} broke off in the middle of an answer", fix=_LATER)
-    return SourceError(f"{url} cannot be asked: {type(error).__name__}")
+    return SourceError(f"cannot query {url}: {type(error).__name__}")
 
 
 def _no_handshake(url: str, reason: str) -> SourceError | http.TransientError:
-    """`reason` is OpenSSL's: its own verdict on the server's certificate, or an alert that the server sent."""
+    """`reason` is OpenSSL's: its verdict on the server's certificate, or an alert from the server."""
     if "CERTIFICATE_VERIFY_FAILED" in reason:
-        fix = "name its CA: [prometheus.tls] ca_file = …, in gpucost.toml"
+        fix = "set its CA certificate as ca_file in [prometheus.tls] of gpucost.toml"
         return SourceError(f"{url}: the server's certificate is not trusted", fix)
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return SourceError(f"{url} does not speak TLS", "use http:// in url, in [prometheus] of gpucost.toml")
     if "ALERT" in reason:
         fix = "set cert_file and key_file in [prometheus.tls] of gpucost.toml"
-        return SourceUnavailable(f"{url} wants a client certificate that it trusts", fix)
+        return SourceUnavailable(f"{url} requires a client certificate that it trusts", fix)
     if "EOF" in reason:
         return http.TransientError(f"{url} closed the encrypted connection", fix=_LATER)
     return SourceError(
-        f"{url}: no encrypted connection can be made",
-        "set url in [prometheus] of gpucost.toml: http, or another port?",
+        f"{url}: TLS handshake failed", "check the scheme and port of url in [prometheus] of gpucost.toml"
     )
 
 
 def unreadable(source: PrometheusSource, why: str) -> http.TransientError:
-    """What an answer means that ends too early, or can't be read."""
+    """The error of a truncated or unreadable answer."""
     return http.TransientError(f"{source.url}: {http.excerpt(why)}", fix=_LATER)
 
 
 def partial_answer(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
-    """What an answer means of which the server says that it is not all that there is."""
-    fix = 'see which of its stores are down; with partial_response = "accept" in [prometheus] such answers are loaded, and marked'
+    """The error of an answer that the server marks as partial."""
+    fix = (
+        'check its stores, or set partial_response = "accept" in [prometheus] to load partial answers, marked'
+    )
     return http.TransientError(
         f"{source.url} gave a partial answer: {http.excerpt('; '.join(warnings))}", fix=fix
     )
 
 
 def not_json(source: PrometheusSource) -> SourceError:
-    """What answered is something else than Prometheus' API."""
-    message = f"{source.url} answers with something that is not Prometheus' JSON (a login page?)"
+    """The error of an answer that is not from Prometheus' API."""
+    message = f"{source.url} does not answer with Prometheus' JSON (a login page?)"
     return SourceError(message, f"{_API}, with its credentials")
 
 
 def refused(
     source: PrometheusSource, response: requests.Response, path: str
 ) -> SourceError | http.TransientError:
-    """What an answer other than 200 means for the question under /api/v1/`path`."""
+    """The error of an answer other than HTTP 200 to a query under /api/v1/`path`."""
     url, status = source.url, response.status_code
     text = http.reason(response)
     words = f": {text}" if text else ""
@@ -377,15 +382,15 @@ def refused(
         )
     if status in (401, 403):
         fix = "set bearer_token_file, basic_auth, headers_env or tenant in [prometheus] of gpucost.toml"
-        return Unauthorized(f"{url} refuses the credentials (HTTP {status})", fix)
+        return Unauthorized(f"{url} rejects the credentials (HTTP {status})", fix)
     if status == 404 or (status == 400 and "unsupported path" in text):  # VictoriaMetrics answers 400
-        fix = "set the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom"
-        return SourceUnavailable(f"{url}/api/v1/{path} is not there (HTTP {status})", fix)
+        fix = "correct the path of url in [prometheus]: none, …/prometheus, …/select/0/prometheus, …/api/prom"
+        return SourceUnavailable(f"{url}/api/v1/{path} not found (HTTP {status})", fix)
     too_much = _TOO_MUCH.search(text)
     if status in (400, 422) and not too_much and _STORE_DOWN.search(text):
         return partial_answer(source, [text])
     if status in (413, 422) or too_much:
-        return TooMuch(f"{url} will not answer that much at once (HTTP {status}){words}")
+        return TooMuch(f"the answer is too large for {url} (HTTP {status}){words}")
     answered = f"{url} answered HTTP {status}{words}"
     if status in (408, 429) or status >= 500:
         return http.TransientError(answered, http.retry_after(response.headers), _LATER)

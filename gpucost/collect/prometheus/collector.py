@@ -1,7 +1,8 @@
-"""Collects kube-state-metrics and dcgm-exporter series from a server that speaks Prometheus' HTTP API.
+"""Collect kube-state-metrics and dcgm-exporter series from a server with Prometheus' HTTP API.
 
-Samples are read raw, with their own timestamps, by range selectors at a moment. A step would invent samples, and hide
-pods that live shorter than it. Of constant series only those are read that their sums in each hour do not prove (hours.py).
+Samples are read raw, with their own timestamps, by range selectors at a moment. A step would invent samples
+and hide pods that live shorter than the step. Constant series are read raw only if their hourly sums are
+not proof enough (hours.py).
 """
 
 from __future__ import annotations
@@ -72,27 +73,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Where there is kube-state-metrics, there is one of these, whatever runs.
+# kube-state-metrics always exports one of these, even without pods.
 _ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
 
 
-# By the label that names an object, the metric that is there as long as it is.
+# For each label that names an object, the metric that exists for the object's whole life.
 LIVES = {"node": "kube_node_info", "uid": "kube_pod_info"}
 
 _PROBE_MINUTES = 10
-# How finely and how far around a silence of a family, and how much of it at once, the server is asked for other objects.
+# Step, margin and chunk of the query for other objects around a silence of a family.
 _PRESENCE_STEP_MS, _PRESENCE_MARGIN_MS, _PRESENCE_PART_MS = 2 * 60_000, 15 * 60_000, 24 * MS_PER_HOUR
-# Of a constant series about one in so many samples is read: hours of sixty are two, but for a life's ends.
+# Share of constant samples that are read raw: about two of an hour's sixty, plus the ends of lives.
 _CONSTANT_SHARE = 15
-# A newest sample older than this is worth a word.
+# Age from which the newest sample is reported as old.
 _LATE_MS = MS_PER_HOUR
 
-# MiB that a GPU can use, and watts; neither is ever idle
+# Upper limits of used MiB and watts; neither is ever idle.
 _MOST = {"memory_used": 4_194_304.0, "power": 10_000.0}
 
 
 def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
-    """By metric, what counts as idle and what can be: a percentage, too, where its name is that of a ratio."""
+    """The idle threshold and the valid range of each metric. A ratio's name allows percentages, too."""
     known: dict[str, Threshold] = {}
     for one in activity_metrics(activity):
         if one.part == "power" or (one.part == "memory" and not activity.memory):
@@ -112,19 +113,19 @@ def open_client(
     now: datetime | None = None,
     retries: Retries | None = None,
 ) -> Iterator[tuple[PrometheusClient, datetime]]:
-    """A client of a server, and the moment of a run that collects `period`.
+    """A client of a server, and the start of a run that collects `period`.
 
-    Raises UsageError where that has not begun.
+    Raises UsageError if the period is in the future.
     """
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     if period is not None and (period.is_empty or period.start_ms >= to_ms(moment)):
-        raise UsageError(f"the period {period} is empty, or has not begun")
+        raise UsageError(f"the period {period} is empty or in the future")
     with closing(PrometheusClient(source, retries)) as client:
         yield client, moment
 
 
 def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[SourceFinding]:
-    """What the server warned of in this run."""
+    """The server's warnings in this run."""
     return [
         SourceFinding("warning", "server_warning", f"{source.url}: {text}")
         for text in sorted(client.warnings)
@@ -132,7 +133,7 @@ def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[
 
 
 class PrometheusCollector(Collector[list[ReadAnswer]]):
-    """One server's samples. `names` are the metric names that it has; None where it does not tell."""
+    """Samples of one server. `names` are its metric names; None if it does not report them."""
 
     kind: ClassVar[str] = "prometheus"
 
@@ -155,20 +156,23 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         self._per_hour = 0.0
         self._tells_hours = True
         self._now, self._now_ms = now, to_ms(now)
-        # what waits for a later sample to be logged: empty windows, and the rest of the last window that held any
+        # Waiting for a later sample before they are logged: empty windows, and the rest of the last non-empty
+        # window.
         self._silent: list[Span] = []
         self._short: tuple[Span, int] | None = None
         self.data_from_ms: int | None = None
         self.newest_ms: int | None = None
 
     def take_stock(self, con: DuckDBPyConnection) -> None:
-        """Puts known series into the clusters of the settings, and learns from when to when there is data of this source."""
+        """Assign known series to the configured clusters, and read the source's first and newest data."""
         runs.settle_clusters(con, self.source, self._server.cluster_label, self._server.cluster or "default")
         self.data_from_ms = runs.first_data(con, self.kind, self.source)
         self.newest_ms = runs.newest_sample(con, self.source)
 
     def late_spans(self) -> list[Span]:
-        """Hours to ask for again: incomplete ones, and those past the newest sample of a target that has sent more since."""
+        """Hours to query again: incomplete ones, and time after the newest sample of a target with more
+        since.
+        """
         now_ms, late_hours = self._now_ms, self._server.late_hours
         if self.newest_ms is None or not late_hours:
             return []
@@ -180,7 +184,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return merge([*late, *((targets.last_ms, now_ms) for targets in lagging if self._has_more(targets))])
 
     def _has_more(self, targets: runs.LaggingTargets) -> bool:
-        """Does the server hold samples of these targets past the newest that is stored? Dead ones cost it next to nothing."""
+        """Whether the server has newer samples of these targets than the store. Dead targets cost it little."""
         scope: Scope = "cluster" if targets.metric.startswith("kube_") else "activity"
         target = among(Selector(targets.metric, scope=scope), self._server.cluster_label, [targets.cluster])
         target = among(target, "job", [targets.job])
@@ -196,13 +200,13 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                     return True
             except TooMuch:
                 return True
-            # a server that cannot be asked so will say what it has of the hours that are asked for
+            # A server that cannot answer this reports its data when the hours are collected.
             except SourceError:
                 return False
         return False
 
     def prepare(self, spans: list[Span]) -> None:
-        """Learns which metrics there are and how much of them, to size the first windows."""
+        """Find the existing metrics and their sizes, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
         self._names = self._client.label_values("__name__", start, end)
         if any(selector.scope == "hosts" for selector in self._selectors):
@@ -231,19 +235,20 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         self._resize(max(counts) * 60 / _PROBE_MINUTES)
 
     def fetch(self, span: Span) -> list[ReadAnswer]:
-        """All selectors' samples in one window: constant ones by what hours tell of them, the others raw."""
+        """All samples of one window: constant series by hour, other series raw."""
         whole = span[0], span[1] // MS_PER_HOUR * MS_PER_HOUR
         scrapes = self._scrapes(whole) if whole[0] < whole[1] else None
         answers: list[ReadAnswer] = []
         constants: list[Hours] = []
-        # Namespaces of the whole period, so that what is collected does not hang on where windows are cut; and of this window.
+        # Namespaces of the whole period, so that the result does not depend on window boundaries; plus those
+        # of this window.
         namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
         narrowing = {"hosts": ("node", gpu_nodes), "pods": ("namespace", namespaces)}
         for selector in self._selectors:
             if selector.scope in narrowing:
                 label, names = narrowing[selector.scope]
                 if not names:
-                    continue  # no node is priced, or no pod requests a GPU
+                    continue  # no priced nodes, or no pod requests a GPU
                 selector = among(selector, label, names)
             for name in selector.spelled(self._names):
                 hours = (
@@ -269,7 +274,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return answers + self._complete(constants, whole[0])
 
     def _compared(self, part: list[ReadAnswer], span: Span) -> list[ReadAnswer]:
-        """What tells ratios from percentages for targets whose values lie between 0 and 1, whatever their names say."""
+        """Samples that distinguish ratios from percentages, for targets with values between 0 and 1."""
         between, above = _instances(part, 0.0, 1.0), _instances(part, 1.01, 100.5)
         if not between - above:
             return []
@@ -283,7 +288,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return []
 
     def _scrapes(self, span: Span) -> Scrapes | None:
-        """When kube-state-metrics was scraped; None where the server does not tell that."""
+        """The scrapes of kube-state-metrics; None if the server's answers do not prove them."""
         counts = self._by_hour(LIVES["node"], f"count_over_time({LIVES['node']}[1h])", span)
         if counts is None or not len(counts.ts_ms):
             return None
@@ -292,7 +297,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return None if any(answer.is_partial for answer in samples) else scrapes(counts, samples, span)
 
     def _hours(self, selector: Selector, name: str, scrapes: Scrapes) -> Hours | None:
-        """A metric's series by hour; None where the server does not tell them so."""
+        """A metric's series by hour; None if the server cannot answer by hour."""
         span, text = scrapes.span, selector.text(name)
         sums = self._by_hour(selector.metric, f"sum_over_time({text}[1h])", span)
         if sums is None:
@@ -321,26 +326,26 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return Hours(scrapes, self.source, selector, name, sums, unit, value)
 
     def _by_hour(self, metric: str, query: str, span: Span) -> ReadAnswer | None:
-        """What a query says at the end of each hour; None where the server does not answer such questions."""
+        """The value of a query at the end of each hour; None if the server cannot answer it."""
         if not self._tells_hours:
             return None
         try:
             steps = span[0] + MS_PER_HOUR - 1, span[1] - 1
             answer = self._client.by_step(metric, query, steps, MS_PER_HOUR)
-            # some servers move the steps
+            # Some servers shift the steps.
             late_ms, is_inside = (answer.ts_ms + 1) % MS_PER_HOUR, answer.ts_ms > span[0]
             return None if late_ms.any() or not is_inside.all() or answer.is_partial else answer
         except TooMuch:
             return None
         except SourceError:
-            # one that is gone will say so to the next question; some answer no others than for samples
+            # A server that is down fails at the next query; some servers answer only queries for samples.
             if self._tells_hours:
                 self._tells_hours = False
                 self._resize(self._per_hour * _CONSTANT_SHARE)
             return None
 
     def _complete(self, constants: list[Hours], from_ms: int) -> list[ReadAnswer]:
-        """The samples of constant series, raw where their hours do not prove them; lives of objects come first."""
+        """The samples of constant series, raw in unproven hours; lives of objects come first."""
         lives: dict[Life, Integers] = {}
         rest: dict[tuple[int, str], list[tuple[Hours, set[str]]]] = {}
         for hours in sorted(constants, key=lambda one: one.name not in LIVES.values()):
@@ -357,7 +362,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return [hours.answer() for hours in constants]
 
     def _read_hour(self, several: list[tuple[Hours, set[str]]], from_ms: int, hour: int) -> None:
-        """Reads an hour's unproven rows of metrics that tell of one kind of object: by one question, where few are concerned."""
+        """Read an hour's unproven rows, with one query for several metrics of a few objects."""
         span = from_ms + hour * MS_PER_HOUR, from_ms + (hour + 1) * MS_PER_HOUR
         label = several[0][0].selector.shard_label
         every = set().union(*(names for _, names in several))
@@ -375,10 +380,10 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
     def write(
         self, con: DuckDBPyConnection, run_id: int, span: Span, batch: list[ReadAnswer]
     ) -> LoadResult | None:
-        """Loads one window up to the source's newest sample: what lies past it is not there yet, and is asked for again.
+        """Load one window up to the source's newest sample; later time is queried again.
 
-        An empty window waits for a later one that holds something, and is logged with it: it may lie past the newest
-        sample, and a server that has none at all may be asked with the wrong tenant.
+        An empty window is logged with a later non-empty one. Otherwise it could be after the newest sample,
+        or the server could have no data because the tenant is wrong.
         """
         samples, first, newest = _count(batch, span)
         is_partial = any(answer.is_partial for answer in batch)
@@ -419,7 +424,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         )
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
-        """Sizes the next windows by what this one held, going no faster than twice as far."""
+        """Size the next windows by this one, at most doubling them."""
         seen = loaded.size * MS_PER_HOUR / (span[1] - span[0])
         self._resize(max(seen * 1.25, self._per_hour / 2))
 
@@ -431,7 +436,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         def too_much(hour: Span, error: TooMuch) -> list[ReadAnswer]:
             if sharded:
                 raise SourceError(
-                    f"one hour of {name} is more than the server will answer, even in sixteenths: {error.message}",
+                    f"an answer for one hour of {name} is too large for the server, even in sixteenths: {error.message}",
                     fix="raise the server's limit (Prometheus: --query.max-samples)",
                 ) from None
             answers: list[ReadAnswer] = []
@@ -444,9 +449,11 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         )
 
     def find_others(self, result: CollectResult) -> None:
-        """Load when the server has samples of families that are silent in what this run loaded: of CPU pods, of DaemonSets.
+        """Load when the server has samples of other objects (CPU pods, DaemonSets) in families that are
+        silent here.
 
-        Only GPU pods are collected, so the store alone cannot distinguish a cluster without GPU pods from a lost metric.
+        Only GPU pods are collected, so the store alone cannot distinguish a cluster without GPU pods from a
+        lost metric.
         """
         failed = [(window.period.start_ms, window.period.end_ms) for window in result.failed_windows]
         known = [(self.data_from_ms or 0, (self.newest_ms or 0) + 1)]
@@ -456,8 +463,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 self._namespaces |= runs.pod_namespaces(con, self.source)
             try:
                 answers = [answer for silence in silences for answer in self._others(*silence, span)]
-            except SourceError as error:  # what is stored decides alone
-                _log.warning("%s: other objects are unknown: %s", self.source, error.message)
+            except SourceError as error:  # use only the stored data
+                _log.warning("%s: cannot query other objects: %s", self.source, error.message)
                 return
             if answers:
                 with self.store.write() as con:
@@ -466,7 +473,9 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
     def _others(
         self, family: str, cluster: str, from_ms: int, to_ms: int, span: Span
     ) -> Iterator[ReadAnswer]:
-        """The moments at which objects that are not collected have samples of a family, per target, in and around a silence."""
+        """The moments, per target, at which uncollected objects have samples of a family, in and around a
+        silence.
+        """
         label = self._server.cluster_label
         selector = among(OTHERS[family], label, [cluster])
         if selector.scope == "pods":
@@ -477,22 +486,22 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             yield from self._moments(family, query, (start, min(start + _PRESENCE_PART_MS, end)))
 
     def _moments(self, family: str, query: str, span: Span) -> Iterator[ReadAnswer]:
-        """What `query` answers as values, as samples at these moments."""
+        """The answers to `query`, whose values are moments, as samples at these moments."""
 
         def ask(part: Span) -> ReadAnswer:
-            last = part[1] - 1  # the steps end there, so that the newest sample is among the answers
+            last = part[1] - 1  # steps end at the last moment, so the newest sample is included
             steps = part[0] + (last - part[0]) % _PRESENCE_STEP_MS, last
             return self._client.by_step(FAMILY_SAMPLES, query, steps, _PRESENCE_STEP_MS)
 
         for answer in self._in_parts(span, ask, lambda *_: []):
-            # A value is the moment of a sample; the same one answers for several steps.
+            # A value is a sample's time; several steps return the same sample.
             pairs = np.stack((answer.series_index, np.rint(answer.values * 1000)))
             index, ts_ms = np.unique(pairs, axis=1).astype(np.int64)
             series = [{**labels, "family": family} for labels in answer.series]
             yield ReadAnswer(series, index.astype(np.int32), ts_ms, np.ones(len(ts_ms)))
 
     def judge(self, result: CollectResult) -> None:
-        """Enters what this run did not meet though a report needs it: time, and metrics and labels. Reads the stored series."""
+        """Add missing time, metrics and labels of this run to the result. Reads the stored series."""
         start, end = result.spans[0][0], result.spans[-1][1]
         first = end if self.data_from_ms is None else min(self.data_from_ms, end)
         result.not_collected = period_of((start, first)) if start < first else None
@@ -500,13 +509,13 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         with self.store.read() as con:
             silences = runs.find_silences(con, self.source, start, heard_until) if start < heard_until else []
             result.gaps = [
-                MissingSpan(silence.cluster, period_of(silence[1:]), "no GPU was measured")
+                MissingSpan(silence.cluster, period_of(silence[1:]), "no GPU measurements")
                 for silence in silences
                 if intersect([silence[1:]], result.spans)
                 and silence.to_ms - silence.from_ms > runs.SHORT_SILENCE_MS
             ]
             if result.windows or not result.failed_windows:
-                # where [[hosts]] describes machines, the report says which of them it leaves out
+                # With [[hosts]], the report lists the hosts that are missing.
                 found = self._findings(con, result)
                 result.findings = [one for one in found if not (self._has_hosts and one.fix == KSM_FIX)]
         if end == self._now_ms:
@@ -528,29 +537,29 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             yield self._before_retention(result.not_collected.end_ms)
 
     def _before_retention(self, data_from_ms: int) -> SourceFinding:
-        lost = f"{self.source} has nothing before {iso(from_ms(data_from_ms))}; that time is lost"
-        fix = "collect every day, before the server forgets: the README says how"
+        lost = f"{self.source} has no data before {iso(from_ms(data_from_ms))}; that time is lost"
+        fix = "collect every day, before the server deletes old data (see README)"
         return SourceFinding("warning", "before_retention", lost, fix)
 
     def _silence(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
-        """Exporters that were silent in this run, and whether they are to be installed or this time alone is lost."""
+        """Silent exporters, and whether to install them or only this time is lost."""
         source, seen = self.source, set(result.metrics)
         if not any(metric.startswith("kube_") for metric in seen):
             is_there = self._is_at_other_times(con, _ALWAYS_THERE)
-            times = ", though at other times; that time is lost" if is_there else ""
-            message = f"{source} holds no sample of {KSM} in this period{times}"
+            times = ", but has some at other times; that time is lost" if is_there else ""
+            message = f"{source} has no samples of {KSM} in this period{times}"
             yield SourceFinding("warning", "no_kube_state_metrics", message, None if is_there else KSM_FIX)
         elif REQUESTS not in seen and self._is_stored(con, [REQUESTS]):
-            yield SourceFinding("note", "no_gpu_requests", f"{source}: no pod asked for a GPU in this period")
+            yield SourceFinding("note", "no_gpu_requests", f"{source}: no pod requested a GPU in this period")
         names = activity_names(self._activity, "device", "mig")
         if not seen.isdisjoint(names):
             return
         if spoiled := sorted({*names} & {metric for metric, _ in result.dropped}):
-            message = f"{source}: {' and '.join(spoiled)} held no valid sample"
+            message = f"{source}: {' and '.join(spoiled)} had no valid samples"
             yield SourceFinding("warning", "activity_invalid", message)
             return
         device, is_there = self._activity.device_metric, self._is_at_other_times(con, names)
-        times = " in this period, though at other times" if is_there else ""
+        times = " in this period, but at other times" if is_there else ""
         message = f"{source} has neither {device} nor {self._activity.mig_metric}{times}: {ACTIVITY_LOST}"
         is_running = any(name.startswith("DCGM_") for name in self._names or ())
         fix = activity_fix(device) if is_running else DCGM_FIX
@@ -561,29 +570,31 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return bool(con.execute(known, [self.source, metrics]).fetchall())
 
     def _is_at_other_times(self, con: DuckDBPyConnection, metrics: Sequence[str]) -> bool:
-        """Whether the store has one of the metrics of any time, or the server now."""
+        """Whether the store has one of the metrics at any time, or the server now."""
 
         def is_on_server(metric: str) -> bool:
             try:
                 return bool(self._client.value(f"count({metric})", self._now_ms))
-            except SourceError:  # a server that does not say has it not
+            except SourceError:  # no answer counts as missing
                 return False
 
         return self._is_stored(con, metrics) or any(map(is_on_server, metrics))
 
     def _newest(self) -> list[SourceFinding]:
-        """A warning where the server's newest sample is old: it serves late, or this machine's clock is ahead."""
+        """A warning if the newest sample is old: the server lags, or this machine's clock is ahead."""
         newest_ms = self.newest_ms or self._newest_on_server()
         if newest_ms is None or self._now_ms - newest_ms <= _LATE_MS:
             return []
         age = (self._now_ms - newest_ms) / MS_PER_HOUR
         old = f"{age / 24:,.0f} days" if age >= 48 else f"{age:,.1f} h"
-        newest = f"its newest sample is {old} old ({iso(from_ms(newest_ms))}); what lies after it is asked for again"
-        fix = f"is {iso(self._now.replace(microsecond=0))} the right time? else see why it lags"
+        newest = f"its newest sample is {old} old ({iso(from_ms(newest_ms))}); later time is queried again"
+        fix = f"check this machine's clock ({iso(self._now.replace(microsecond=0))}), otherwise find out why the server lags"
         return [SourceFinding("warning", "newest_sample", f"{self.source}: {newest}", fix)]
 
     def _newest_on_server(self) -> int | None:
-        """About when a server that has nothing of late heard of nodes last; None where it does not in two years."""
+        """The approximate last moment with nodes on a server without recent data; None if not within two
+        years.
+        """
         start, end = self._now_ms - 730 * 24 * MS_PER_HOUR, self._now_ms
         last: int | None = None
         for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
@@ -610,16 +621,17 @@ def collect_prometheus(
     now: datetime | None = None,
     retries: Retries | None = None,
 ) -> CollectResult:
-    """Collects one server's samples into the store, those of cores and memory only if the cost basis charges them.
+    """Collect one server's samples into the store; cores and memory only if the cost basis charges them.
 
-    Without a period: the current month so far at first, later whatever is missing since then, the time since the last collected
-    moment less two hours, and incomplete hours of the last `late_hours`. With one: all of it anew. Raises SourceError where the
-    server does not answer as a Prometheus, or the clock is behind what is stored; a window that fails is in the result instead.
+    Without a period, the first run collects the current month so far. Later runs collect missing time, the
+    time since the last collected moment minus two hours, and incomplete hours of the last `late_hours`. With
+    a period, everything in it is collected again. Raises SourceError if the server does not answer like
+    Prometheus, or this machine's clock is behind the stored data. Failed windows are in the result.
     """
     with open_client(source, period, now, retries) as (client, moment):
         now_ms = to_ms(moment)
         if progress is not None:
-            progress(ProgressState(source.source, 0, 0, 0, "asking what there is"))
+            progress(ProgressState(source.source, 0, 0, 0, "checking available metrics"))
         client.value("vector(1)", now_ms)
         collector = PrometheusCollector(config, source, store, client, moment)
         with store.write() as con:
@@ -638,14 +650,14 @@ def collect_prometheus(
 
 
 def _namespaces(series: Sequence[Mapping[str, str]]) -> set[str]:
-    """Namespaces of pods that hold GPUs, as requests and the exporter's own labels (also those it had to rename) name them."""
+    """Namespaces of GPU pods, from requests and the exporter's labels, also renamed ones."""
     keys = ("exported_namespace", "namespace", "pod_namespace")
     names = (next(filter(None, map(labels.get, keys)), None) for labels in series)
     return {name for name in names if name}
 
 
 def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int | None, int | None]:
-    """How many samples of a window lie in each of its epoch hours, and the first and last moment of one."""
+    """The number of samples in each epoch hour of a window, and the first and last sample's time."""
     hours = range(span[0] // MS_PER_HOUR, -(-span[1] // MS_PER_HOUR))
     counts = np.zeros(len(hours))
     moments: list[int] = []
@@ -659,7 +671,7 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
 
 
 def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[str]:
-    """The targets that answered with a value between the two."""
+    """The targets with a value between the two."""
     return {
         answer.series[at].get("instance", "")
         for answer in answers

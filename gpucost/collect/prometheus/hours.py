@@ -1,8 +1,9 @@
-"""Tells constant series without their samples: all series of a scrape target have their samples at the moments of its scrapes.
+"""Derive constant series from hourly sums: all series of a scrape target have samples at its scrapes.
 
-The moments are read from few series. Of the others a sum by hour is asked for: where it is the series' value times the hour's
-scrapes, the series was there at each of them and had that value, since no sample exceeds the value and none lies between scrapes.
-What that does not prove is asked for raw. This goes for whole hours: ranges [h, h + 1 h).
+The scrape times are read from a few series. For the others, only an hourly sum is queried. If it is the
+series' value times the number of scrapes, the series had that value at each scrape, because no sample exceeds
+the value and none is between scrapes. Hours without this proof are queried raw. All of this holds for whole
+hours: ranges [h, h + 1 h).
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.collect.prometheus.queries import Selector
 
-# Of kube_node_info, what no scrape target says; and what says an object where labels are honored, else a target.
+# Labels of kube_node_info that no scrape target has, and labels that name an object if labels are honored,
+# otherwise a target.
 _OF_OBJECTS = """
     __name__ node kernel_version os_image container_runtime_version kubelet_version kubeproxy_version
     deprecated_kubelet_version deprecated_kubeproxy_version provider_id pod_cidr system_uuid internal_ip
     namespace pod container uid
 """
-# More series than these for the scrapes of one target, and they are too unsteady to tell anything.
+# Maximum number of series used to determine the scrapes of one target; with more, the target is too unsteady.
 _MOST_SPEAKERS = 8
 
 Target = tuple[str | None, ...]
@@ -41,10 +43,10 @@ def _hours(answer: ReadAnswer, span: Span) -> Integers:
 
 @record
 class Scrapes:
-    """When the targets of kube-state-metrics were scraped, by target and hour of `span`.
+    """Scrape times of the kube-state-metrics targets, by target and hour of `span`.
 
-    `ts_ms` are all moments, `first` where those of a target and hour begin there, and `count` how many they are: 0 where that is
-    not known for sure. `is_even` where they lay equally far apart, by no silence.
+    `ts_ms`: all times. `first`: position of a target's first time in an hour. `count`: number of times, 0 if
+    not proven. `is_even`: evenly spaced, without a silence.
     """
 
     span: Span
@@ -67,7 +69,7 @@ def _target_names(series: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
 def _target_numbers(
     series: Sequence[Mapping[str, str]], names: tuple[str, ...], targets: Mapping[Target, int]
 ) -> Integers:
-    """The numbers of the targets that series come from; -1 where it is none of these."""
+    """The target number of each series; -1 for other targets."""
     return np.array([targets.get(tuple(map(labels.get, names)), -1) for labels in series], np.int64)
 
 
@@ -79,9 +81,9 @@ def _table(counts: ReadAnswer, span: Span) -> Integers:
 
 
 def speakers(counts: ReadAnswer, span: Span) -> set[str]:
-    """Names of the nodes whose series of kube_node_info tell, together, of all scrapes.
+    """Names of the nodes whose kube_node_info series together include all scrapes.
 
-    `counts` holds how many samples each series has in each hour.
+    `counts` is the number of samples of each series in each hour.
     """
     table = _table(counts, span)
     names = _target_names(counts.series)
@@ -101,7 +103,7 @@ def speakers(counts: ReadAnswer, span: Span) -> set[str]:
 
 
 def scrapes(counts: ReadAnswer, samples: Sequence[ReadAnswer], span: Span) -> Scrapes:
-    """The scrapes of all targets, from the samples of their speakers; known where no series has more of them."""
+    """The scrapes of all targets, from their speakers' samples; known if no series has more."""
     names, table = _target_names(counts.series), _table(counts, span)
     found = dict.fromkeys(tuple(map(labels.get, names)) for labels in counts.series)
     targets = {target: number for number, target in enumerate(found)}
@@ -120,7 +122,7 @@ def scrapes(counts: ReadAnswer, samples: Sequence[ReadAnswer], span: Span) -> Sc
     count = np.bincount(slot, minlength=most.size)
     first = np.cumsum(count) - count
     count, first = count.reshape(most.shape), first.reshape(most.shape)
-    # Prometheus 2 takes a range's left end in, Prometheus 3 does not: scrapes there may be counted twice
+    # Prometheus 2 includes a range's left end, Prometheus 3 does not: scrapes there may be counted twice.
     count[scraped[0, (scraped[0] >= 0) & ((scraped[1] + 1) % MS_PER_HOUR == 0)]] = 0
     count[count != most] = 0
     known = Scrapes(span, names, targets, ts_ms, first, count, np.zeros(count.shape, np.bool_))
@@ -138,11 +140,11 @@ Life = tuple[int, str, str | None, int]
 
 @dataclass
 class Hours:
-    """The series of one metric, asked for as `name`, by hour, and when they have samples: at a target's scrapes, in an object's
-    life, or as an answer says.
+    """The series of one metric, queried as `name`, by hour, and the times of their samples: at a target's
+    scrapes, during an object's life, or as in an answer.
 
-    Rows are (series, hour) pairs, those of `sums`: what their samples sum up to. `unit` is what each of them adds to that, NaN
-    where it is not known, and `value` what each of them says.
+    Rows are (series, hour) pairs, as in `sums`, the sums of their samples. `unit` is the contribution of each
+    sample to the sum, NaN if unknown; `value` is the value of each sample.
     """
 
     scrapes: Scrapes
@@ -162,13 +164,15 @@ class Hours:
         self._is_whole = (count > 0) & self._proves(slice(None), count)
         self._is_open = ~self._is_whole
         self._numbers: dict[int, int] = {}
-        # of answers and lives: series, hour, moments, values
+        # from answers and lives: series, hour, times, values
         self._samples: list[tuple[int, int, Integers, Floats]] = []
 
     def borrow(self, lives: Mapping[Life, Integers]) -> None:
-        """Gives rows the moments of the object that they tell of, where they have as many: none has samples without it.
+        """Give rows the times of their object, if the numbers of samples agree: no series has samples without
+        its object.
 
-        A series that names its node, or of a metric that pods have on nodes alone, has none where the pod is elsewhere.
+        A series with a node, or of a metric that only pods on nodes have, has no samples while the pod is on
+        another node.
         """
         says_node = any("node" in labels for labels in self.series)
         node = _ANY_NODE if self.selector.metric in _ON_NODES else None
@@ -184,14 +188,14 @@ class Hours:
                     break
 
     def unproven(self) -> dict[int, set[str]]:
-        """Hours to be asked for raw, and the objects concerned; a series without a name is there under the empty one."""
+        """Hours to query raw, and their objects; a series without a name is listed under ''."""
         objects: dict[int, set[str]] = defaultdict(set)
         for row in np.flatnonzero(self._is_open).tolist():
             objects[int(self._hour[row])].add(self._name(row))
         return objects
 
     def read(self, answers: Sequence[ReadAnswer], hour: int | None = None) -> None:
-        """Takes in raw samples: of unproven rows of an hour, or all that lie past the last whole hour."""
+        """Add raw samples: of unproven rows of an hour, or all samples after the last whole hour."""
         if not self._numbers:
             keys = (series_key(self.source, labels) for labels in self.series)
             self._numbers = {key: position for position, key in enumerate(keys)}
@@ -213,9 +217,10 @@ class Hours:
                     self._samples.append((position, at, answer.ts_ms[part], answer.values[part]))
 
     def lives(self) -> dict[Life, Integers]:
-        """Moments at which objects were there, in hours in which not all of their series were throughout.
+        """Times at which objects existed, in hours that were incomplete for some of their series.
 
-        None where they were away between two scrapes: whatever loses samples may have lost those of other series.
+        Empty if an object was absent between two scrapes: the cause may have hidden samples of other series,
+        too.
         """
         label, end = self.selector.shard_label, self.scrapes.count.shape[1]
         found = [(position, hour, ts_ms) for position, hour, ts_ms, _ in self._samples if hour < end]
@@ -239,7 +244,7 @@ class Hours:
         return lives
 
     def answer(self) -> ReadAnswer:
-        """All samples, by series and in order of time; of an hour's even scrapes the first and the last."""
+        """All samples, by series and in time order; only the first and last of an hour's even scrapes."""
         scrapes, whole = self.scrapes, np.flatnonzero(self._is_whole)
         slots = self._target[whole], self._hour[whole]
         first, count, is_even = scrapes.first[slots], scrapes.count[slots], scrapes.is_even[slots]
@@ -264,7 +269,7 @@ class Hours:
         )
 
     def _proves(self, rows: slice | int, count: Integers | np.int64) -> Flags:
-        """Whether rows have a sample at each of `count` moments, all of their value; sums of fractions are off by rounding."""
+        """Whether rows have `count` samples with their value; sums of fractions have rounding errors."""
         total, unit = self.sums.values[rows], self.unit[rows]
         slack = np.where(unit == np.floor(unit), 0.0, 1e-14 * total)
         return np.asarray(np.abs(total - unit * count) <= slack)

@@ -1,7 +1,7 @@
-"""Reads an instant query's JSON answer (a matrix) from a stream of bytes, without building Python objects per sample.
+"""Parse an instant query's JSON answer (a matrix) from a byte stream, without Python objects per sample.
 
-Every byte is accounted for: what is not laid out as Prometheus does it is read by json.loads, and what that can't read, or what
-is no matrix of numbers, is garbled.
+Every byte is checked: text in another layout than Prometheus' is parsed by json.loads, and anything that
+json.loads rejects, or that is not a matrix of numbers, is garbled.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _BETWEEN_WORD = np.uint64(int.from_bytes(b'"],[', "little"))
 
 
 def samples(text: bytes) -> tuple[Integers, Floats, Integers] | None:
-    """Moments (ms), values and byte positions of samples in text like `1700000000.123,"45"],[1700000060.123,"46"`.
+    """Times (ms), values and byte positions of samples in text like
+    `1700000000.123,"45"],[1700000060.123,"46"`.
 
-    None where anything is not of the usual shape: seconds of ten digits with no or three decimals, and an unsigned
-    decimal value of at most eight characters. Values are rounded as correctly as by strtod.
+    None if anything has an unusual form. The usual form is seconds with ten digits and no or three decimals,
+    and an unsigned decimal value of at most eight characters. Values are rounded as correctly as by strtod.
     """
     padded = text + _PADDING
     chars = np.frombuffer(padded, dtype=np.uint8)
@@ -55,7 +56,7 @@ def samples(text: bytes) -> tuple[Integers, Floats, Integers] | None:
     end = np.append(starts[1:] - 4, len(text) - 1)
     seconds, valid = _seconds(words, starts)
     values, usual = _values(words[begin], end - begin)
-    # three decimals, behind five zeros
+    # three decimals, after five zeros
     thousandths = words[starts + 11] << np.uint64(40) | _FIVE_ZEROS
     if not (valid & usual & (_digits(thousandths) | ~fraction) & (chars[begin - 1] == ord('"'))).all():
         return None
@@ -98,7 +99,7 @@ def _values(word: Words, length: Integers) -> tuple[Floats, Flags]:
 
 def _below(count: Words) -> Words:
     """Words whose lowest `count` bytes are set."""
-    # shifting a 64-bit word by 64 gives 0 in NumPy
+    # In NumPy, shifting a 64-bit word by 64 gives 0.
     return (np.uint64(1) << (count << np.uint64(3))) - np.uint64(1)
 
 
@@ -116,8 +117,8 @@ def _integer(word: Words) -> Words:
     return (left + right) >> np.uint64(32)
 
 
-# These byte sequences cannot occur inside a JSON string: a quote in there is escaped, and one that ends a string is
-# followed by a comma, a colon or a closing bracket.
+# These byte sequences cannot occur inside a JSON string: quotes inside are escaped, and a quote that ends a
+# string is followed by a comma, a colon or a closing bracket.
 _RESULT = b'"result":['
 _SERIES = b'{"metric":{'
 _VALUES = b',"values":[['
@@ -125,11 +126,12 @@ _NEXT = b'"]]},'
 _BETWEEN = b"],["
 
 _PIECE = 1 << 20
-# A series' labels take as much memory as so many samples.
+# The labels of a series take as much memory as this many samples.
 _SERIES_WEIGHT = 50
-# Labels of series that are kept for the next window.
+# Number of label sets kept for the next window.
 _CACHE_LIMIT = 300_000
-# One series, or a whole answer that is not laid out as Prometheus does it: json.loads takes some ten times as much memory.
+# Limit of text parsed by json.loads, a series or an answer in another layout; it takes about ten times as
+# much memory.
 _TEXT_LIMIT = 32 << 20
 
 _NUMBER = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3}+)?+"
@@ -143,42 +145,43 @@ _NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
 
 
 class Garbled(Exception):
-    """The body ends before the answer does, or is none. Asking again may bring a whole one."""
+    """The body is truncated or is not an answer. A retry may succeed."""
 
 
 @lru_cache(_CACHE_LIMIT)
 def labels_of(metric: str, text: bytes) -> Labels:
-    """The labels that `text` (a JSON object) says, which is not parsed again when a series comes back. Raises Garbled.
+    """The labels in `text` (a JSON object), cached per series. Raises Garbled.
 
-    `metric` is the name that the samples are stored under, whatever spelling the server uses; its own, where that is empty.
+    `metric` is the stored name for any spelling of the server; if it is empty, the server's name is kept.
     """
     document = whole_json(text)
     if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-        raise Garbled("the answer holds labels that are none")
+        raise Garbled("the answer contains invalid labels")
     return Labels(document | {"__name__": metric or document.get("__name__", "")})
 
 
 class MatrixReader:
-    """Takes the body in chunks of any size; `finish` gives the answer, `warnings` and `is_partial` what the server says of it.
+    """Parser of a body in chunks of any size. `finish` returns the answer; `warnings` and `is_partial` are
+    the server's.
 
-    Whole series are parsed as they arrive, so that only one chunk and an unfinished series are held as text. Raises Garbled,
-    and TooMuch where the answer takes more memory than `most_samples` do.
+    Whole series are parsed as they arrive, so only one chunk and an unfinished series are kept as text.
+    Raises Garbled, and TooMuch if the answer takes more memory than `most_samples`.
     """
 
     def __init__(self, metric: str, most_samples: int = 1 << 62) -> None:
         self._metric = metric
         self._most_samples = most_samples
         self._samples = 0
-        self._head: bytes | None = None  # what stands before the first series
-        self._text = bytearray()  # what is not parsed yet
-        self._next = _PIECE  # how long that has to be to be looked at
+        self._head: bytes | None = None  # the text before the first series
+        self._text = bytearray()  # the unparsed text
+        self._next = _PIECE  # the length from which it is parsed
         self._series: list[Labels] = []
         self._parts: list[tuple[NDArray[np.int32], Integers, Floats]] = [_NO_SAMPLES]
         self.warnings: list[str] = []
         self.is_partial = False
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next bytes of the body."""
+        """Parse the next bytes of the body."""
         self._text += chunk
         if len(self._text) >= self._next:
             self._take_in()
@@ -187,15 +190,13 @@ class MatrixReader:
         """The whole answer."""
         self._take_in()
         if self._head is None:
-            for item in self._series_of(
-                whole_json(bytes(self._text))
-            ):  # empty, or laid out with spaces by some proxy
+            for item in self._series_of(whole_json(bytes(self._text))):  # empty, or reformatted by a proxy
                 self._take_slowly(item)
         else:
             closing = self._last()
-            # In place of the series a mark: so they did stand where an answer has them.
+            # A mark in place of the series proves that they were in their usual position.
             if self._series_of(whole_json(self._head + b"0" + closing)) != [0]:
-                raise Garbled("the answer is no matrix")
+                raise Garbled("the answer is not a matrix")
         index, ts_ms, values = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         return ReadAnswer(self._series, index, ts_ms, values, self.is_partial)
 
@@ -210,11 +211,13 @@ class MatrixReader:
             self._take(bytes(text[:last]))
             del text[:last]
         if len(text) > _TEXT_LIMIT:
-            raise TooMuch(f"the answer holds more than {_TEXT_LIMIT >> 20} MiB that have to be read at once")
+            raise TooMuch(
+                f"the answer contains more than {_TEXT_LIMIT >> 20} MiB that have to be parsed at once"
+            )
         self._next = len(text) + _PIECE
 
     def _last(self) -> bytes:
-        """Takes the last series; returns the bytes after it, which close the document."""
+        """Parse the last series; return the bytes after it, which close the document."""
         try:
             item, length = json.JSONDecoder().raw_decode(decoded := self._text.decode())
         except (ValueError, RecursionError) as error:
@@ -223,19 +226,19 @@ class MatrixReader:
         return decoded[length:].encode()
 
     def _take(self, text: bytes) -> None:
-        """Parses complete series, each with a comma after it: their labels one by one, all their samples at once."""
+        """Parse complete series, each followed by a comma: their labels one by one, all samples at once."""
         bodies: list[bytes] = []
         first = len(self._series)
         before, *parts = text.split(_SERIES)
         if before:
-            raise Garbled("the answer holds something between its series")
+            raise Garbled("the answer contains unexpected text between series")
         for part in parts:
             at = part.find(_VALUES)
             if at < 0 or not part.endswith(_NEXT):
                 self._flush(first, bodies)
                 if not part.endswith(b"},"):
-                    raise Garbled("the answer holds something between its series")
-                self._take_slowly(whole_json(_SERIES + part[:-1]))  # beside native histograms
+                    raise Garbled("the answer contains unexpected text between series")
+                self._take_slowly(whole_json(_SERIES + part[:-1]))  # next to native histograms
                 first, bodies = len(self._series), []
                 continue
             bodies.append(part[at + len(_VALUES) : 1 - len(_NEXT)])
@@ -243,7 +246,7 @@ class MatrixReader:
         self._flush(first, bodies)
 
     def _flush(self, first: int, bodies: list[bytes]) -> None:
-        """Takes the samples of the last series, of which `first` is the first one."""
+        """Add the samples of the last series, starting at `first`."""
         if not bodies:
             return
         joined = _BETWEEN.join(bodies)
@@ -255,7 +258,7 @@ class MatrixReader:
         self._samples += len(ts_ms)
         if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
             raise TooMuch(
-                f"the answer holds {self._samples:,} samples of {len(self._series):,} series, and more"
+                f"the answer contains more than {self._samples:,} samples of {len(self._series):,} series"
             )
 
     def _take_slowly(self, item: object) -> None:
@@ -264,70 +267,70 @@ class MatrixReader:
             or not isinstance(item.get("metric"), dict)
             or not {"values", "histograms"} & item.keys()
         ):
-            raise Garbled("the answer holds a series without labels or samples")
+            raise Garbled("the answer contains a series without labels or samples")
         pairs = item.get("values") or []
         if not isinstance(pairs, list) or not all(
             isinstance(pair, list) and len(pair) == 2 for pair in pairs
         ):
-            raise Garbled("the answer holds a sample that is none")
+            raise Garbled("the answer contains an invalid sample")
         labels = labels_of(self._metric, json.dumps(item["metric"]).encode())
         if pairs:
             self._series.append(labels)
-            # as Prometheus lays them out, without the brackets around all of them
+            # in Prometheus' layout, without the brackets around all of them
             self._flush(len(self._series) - 1, [json.dumps(pairs, separators=(",", ":")).encode()[2:-2]])
 
     def _series_of(self, document: object) -> list[Any]:
-        """The series of a whole document, whose warnings are kept."""
+        """The series of a whole document; its warnings are kept."""
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(document, dict) or not isinstance(data, dict):
             raise Garbled("the answer is not Prometheus' JSON")
         if document.get("status") != "success" or data.get("resultType") != "matrix":
-            raise Garbled(f"the answer is no matrix: {document.get('error') or document.get('status')}")
+            raise Garbled(f"the answer is not a matrix: {document.get('error') or document.get('status')}")
         result = data.get("result", 0)
         if result is not None and not isinstance(result, list):
-            raise Garbled("the answer is no matrix")
+            raise Garbled("the answer is not a matrix")
         self.warnings, self.is_partial = remarks(document)
         return result or []
 
 
 def remarks(document: dict[str, Any]) -> tuple[list[str], bool]:
-    """What a server says of its answer beside the data, and whether that means that there is more than it answered.
+    """The server's warnings, and whether they mean that the answer is partial.
 
-    Prometheus annotates queries (`PromQL info: …`, `PromQL warning: …`), as warnings or as infos; any other warning comes from
-    a store that did not answer. VictoriaMetrics says `isPartial`. Raises Garbled.
+    Prometheus annotates queries (`PromQL info: …`, `PromQL warning: …`), as warnings or infos; any other
+    warning is from a store that did not answer. VictoriaMetrics sets `isPartial`. Raises Garbled.
     """
     warnings, infos = document.get("warnings") or [], document.get("infos") or []
     if not isinstance(warnings, list) or not isinstance(infos, list):
-        raise Garbled("the answer holds warnings that are none")
+        raise Garbled("the answer contains invalid warnings")
     texts = [str(text) for text in (*warnings, *infos)]
     is_partial = not all(text.startswith(("PromQL info:", "PromQL warning:")) for text in map(str, warnings))
     if document.get("isPartial") not in (None, False):
-        return [*texts, "the server says that its answer is partial"], True
+        return [*texts, "the server marked its answer as partial"], True
     return texts, is_partial
 
 
 def whole_json(text: bytes) -> object:
-    """What a whole JSON text says, in well-formed UTF-8. Raises Garbled."""
+    """A whole JSON text in well-formed UTF-8, parsed. Raises Garbled."""
     try:
         decoded = text.decode()
         document: object = json.loads(decoded)
         if "\\u" in decoded:
-            json.dumps(document, ensure_ascii=False).encode()  # half a pair of surrogates is no text
+            json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is not text
     except (ValueError, RecursionError) as error:
-        raise Garbled("the answer is no complete JSON document") from error
+        raise Garbled("the answer is not a complete JSON document") from error
     return document
 
 
 def _any_samples(text: bytes) -> tuple[Integers, Floats, Integers]:
-    """The same as `samples` for numbers of any shape, more slowly."""
+    """`samples` for numbers in any form, more slowly."""
     if not _SAMPLES.fullmatch(text):
-        raise Garbled("the answer holds a sample that is no number")
+        raise Garbled("the answer contains a sample that is not a number")
     starts = np.concatenate(
         (np.zeros(1, np.int64), np.flatnonzero(np.frombuffer(text, np.uint8) == ord("[")) + 1)
     )
-    # some servers write NaN as null
+    # Some servers write NaN as null.
     plain = text.translate(None, b'[]"').replace(b"null", b"nan")
     seconds, values = np.fromstring(plain, dtype=np.float64, sep=",").reshape(-1, 2).T
     if not ((seconds >= 0) & (seconds < _LATEST_SECOND)).all():
-        raise Garbled("the answer holds a sample at an impossible time")
+        raise Garbled("the answer contains a sample at an impossible time")
     return np.rint(seconds * 1000).astype(np.int64), values.copy(), starts

@@ -1,4 +1,4 @@
-"""Which series are asked for: metrics, their other spellings, and the labels that narrow them down. metrics.toml lists them."""
+"""The series to query: metrics, their spellings and selecting labels, as listed in metrics.toml."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from gpucost.config.model import Activity
 from gpucost.records import grouped, record
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
-# 1, or 0 and 1 in turn, or a number that hardly ever changes
+# Always 1, alternating 0 and 1, or a number that rarely changes.
 Constant = Literal["one", "flag", "number"]
 
-# What counts devices, slices or slots of accelerators, as kube-state-metrics spells it (every character outside
-# [a-zA-Z0-9_] becomes "_"); and as Kubernetes does, in Kueue's metrics.
+# Resources for devices, slices or slots of accelerators, as kube-state-metrics spells them (each character
+# outside [a-zA-Z0-9_] becomes "_"), and as Kubernetes does, in Kueue's metrics.
 GPU_RESOURCES = devices()
 _ONLY = {
     "gpu_quotas": f'resource=~"{GPU_RESOURCES.replace("_", "[./_-]")}"',
-    # Of pods and nodes everything is asked for but what is known to be none: an accelerator that no table lists is to be named.
+    # Pods and nodes: everything except known other resources, so that reports can name unlisted accelerators.
     "accelerators": f'resource!~"{other_resources()}"',
     "cores_and_memory": 'resource=~"cpu|memory"',
 }
 
-# One regular expression of names must stay a readable query; more than this many, and all of them are asked for.
+# Maximum names in one regular expression, so that queries stay readable; with more, all names are queried.
 MOST_NAMES = 150
 _HEX = "0123456789abcdef"
 
 
 @record
 class Selector:
-    """One metric's series. `metric` is the name that they are stored under, `constant` what each says as long as it lives."""
+    """The series of one metric. `metric` is the stored name, `constant` the kind of value during a life."""
 
     metric: str
     matchers: tuple[str, ...] = ()
@@ -51,13 +51,13 @@ class Selector:
     constant: Constant | None = field(default=None, compare=False)
 
     def spelled(self, known: set[str] | None) -> list[str]:
-        """The spellings that the server has, in any case; all of them where it does not tell its names."""
+        """The server's spellings of the name, in any case; all spellings if its names are unknown."""
         if known is None:
             return sorted({self.metric, self.metric.lower()} if self.scope == "activity" else {self.metric})
         return sorted(name for name in known if name.lower() == self.metric.lower())
 
     def with_matchers(self, *matchers: str) -> Selector:
-        """The same with more conditions."""
+        """A copy with additional matchers."""
         return replace(self, matchers=self.matchers + matchers)
 
     def text(self, name: str) -> str:
@@ -65,23 +65,23 @@ class Selector:
         return f"{name}{{{','.join(self.matchers)}}}" if self.matchers else name
 
     def shards(self) -> list[Selector]:
-        """Selectors that together find the same series, each about a sixteenth: by the last character of a label."""
+        """Selectors that together find the same series, about a sixteenth each, by a label's last character."""
         label = self.shard_label
         by_end = [self.with_matchers(f'{label}=~"(?i).*{end}"') for end in _HEX]
         return [*by_end, self.with_matchers(f'{label}!~"(?i).*[{_HEX}]"')]
 
 
 def selectors(activity: Activity, cost_basis: str = "node") -> list[Selector]:
-    """Everything that a report is made from. What narrows others down comes before them: requests, GPU nodes, hosts, pods.
+    """All selectors of reports. They begin with the ones for narrowing others down: requests, GPU nodes, hosts, pods.
 
-    Cores and memory are asked for only where the cost basis charges them.
+    Cores and memory are included only if the cost basis charges them.
     """
     hosts = [] if cost_basis == "node" else _HOSTS
     return [*_activity(activity), *_REQUESTS, *_CLUSTER, *hosts, *_PODS]
 
 
 def among(selector: Selector, label: str, names: Iterable[str], *, without: bool = False) -> Selector:
-    """A selector narrowed to some values of a label, or to all others, unless they are too many to list."""
+    """A selector limited to (or without) some values of a label, unless there are too many to list."""
     wanted = sorted(set(names))
     if len(wanted) > MOST_NAMES:
         return selector
@@ -90,7 +90,7 @@ def among(selector: Selector, label: str, names: Iterable[str], *, without: bool
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """A matcher of these values of a label, whatever characters they hold: PromQL's strings take JSON's escapes."""
+    """A matcher of these label values. PromQL strings use the escapes of JSON."""
     return f"{label}=~{json.dumps('|'.join(map(re.escape, values)), ensure_ascii=False)}"
 
 
@@ -115,7 +115,7 @@ def _activity(activity: Activity) -> list[Selector]:
 
 
 def compared(activity: Activity) -> list[list[Selector]]:
-    """What settles the unit of a device's metric: for each measure, the better first, its metrics."""
+    """The metrics that settle the unit of a device metric, by measure; the better measures first."""
     return list(
         grouped(
             (metric.measures, selector) for metric, selector in activity_series(activity, "compared")
@@ -124,7 +124,7 @@ def compared(activity: Activity) -> list[list[Selector]]:
 
 
 def activity_names(activity: Activity, *parts: str) -> list[str]:
-    """The names of the metrics of these parts, the configured one's first."""
+    """The names of the metrics of these parts, the configured one first."""
     return [selector.metric for _, selector in activity_series(activity, *parts)]
 
 
@@ -132,7 +132,7 @@ _METRICS = tomllib.loads((files("gpucost.collect.prometheus") / "metrics.toml").
 
 
 def _listed(section: str, scope: Scope, shard_label: str) -> list[Selector]:
-    """The selectors of a section; what its entries leave out is as given."""
+    """The selectors of a section, with the given defaults."""
     return [
         Selector(item["metric"], tuple(_ONLY.get(only, only) for only in item.get("only", ())), scope,
                  item.get("shard_label", shard_label), item.get("constant"))
@@ -164,7 +164,7 @@ DCGM_FIX = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter, and have P
 
 REQUESTS = "kube_pod_container_resource_requests"
 GPU_REQUESTS = f'{REQUESTS}{{resource=~"{GPU_RESOURCES}"}}'
-# By family of metrics, series of objects that are not collected: they show that a family was exported while no GPU pod ran.
+# By metric family, series of uncollected objects. They prove that a family was exported while no GPU pod ran.
 OTHERS = {
     "nodes": Selector("kube_node_status_capacity", ('resource="cpu"',)),
     "pods": Selector("kube_pod_info", scope="pods"),
@@ -185,18 +185,18 @@ TYPE_LABELS: tuple[str, ...] = tuple(_METRICS["types"]["labels"])
 
 
 def activity_fix(metric: str) -> str:
-    """What brings the metric, whether the exporter runs or not."""
+    """The fix for a missing metric, with or without a running exporter."""
     return f"run dcgm-exporter with {metric} among its counters (-f) on every GPU node, and have Prometheus scrape it"
 
 
 def mig_fix(metric: str) -> str:
-    """What brings the metric of MIG instances, which the exporter leaves out by default."""
+    """The fix for a missing metric of MIG instances, which the exporter omits by default."""
     return f"dcgm-exporter: add {metric} to its counters file (-f)"
 
 
 @record
 class Need:
-    """A metric that is read, labels of which one has to stand on it, and what is lost without."""
+    """A required metric, labels of which at least one must be present, and the loss without them."""
 
     metric: str
     labels: list[str]
@@ -209,7 +209,7 @@ class Need:
 
 @record
 class NodeFact:
-    """A fact about nodes, and the labels that may tell it."""
+    """A fact about nodes, and the labels that can contain it."""
 
     name: str
     labels: list[str]
@@ -224,7 +224,7 @@ def _needs(section: str) -> tuple[Need, ...]:
 NEEDS, HOST_NEEDS, KUEUE_NEEDS = _needs("node"), _needs("hosts"), _needs("kueue")
 NODE_FACTS = tuple(NodeFact(**fact) for fact in _METRICS["node_facts"])
 
-# What tells whose the GPUs are that KAI and Run:ai reserve, looked for where they do.
+# The requesters behind GPU reservations of KAI and Run:ai; looked for if they are in use.
 RESERVATIONS = f'{REQUESTS}{{namespace=~"kai-resource-reservation|runai-reservation"}}'
 ANNOTATIONS = "kube_pod_annotations"
 FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
@@ -235,15 +235,15 @@ FRACTIONS_FIX = (
     f"{KSM} --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
 )
 
-# What is lost where a metric is there but its labels are not, or where nothing of a kind is.
+# The loss if a metric exists without its labels, or if all metrics of a kind are missing.
 NAMESPACE_LABELS_LOST = "teams cannot follow namespace labels"
-REQUESTS_LOST = f"no pod has ever asked for a GPU ({REQUESTS} with a GPU resource)"
+REQUESTS_LOST = f"no pod has ever requested a GPU ({REQUESTS} with a GPU resource)"
 
 
 def stored_needs(activity: Activity) -> list[tuple[str, str, str, str]]:
-    """What the store is searched for after a run and before a report: kind, metric, what is lost without it, and the fix.
+    """The needs checked after a run and before a report: kind, metric, loss and fix.
 
-    The kinds activity_name and mig_name are other names of activity and mig_activity.
+    The kinds activity_name and mig_name are alternative names of activity and mig_activity.
     """
     return [
         *(("activity_name", name, "", "") for name in activity_names(activity, "device")),
@@ -253,7 +253,7 @@ def stored_needs(activity: Activity) -> list[tuple[str, str, str, str]]:
             for need in NEEDS
             if need.always
         ),
-        ("exporter", KSM, "nobody's hold on a GPU is known", KSM_FIX),
+        ("exporter", KSM, "no pod's GPUs are known", KSM_FIX),
         ("labels", NODE_LABELS, NODE_LABELS_LOST, NODE_LABELS_FIX),
         ("team_labels", "kube_namespace_labels", NAMESPACE_LABELS_LOST, NAMESPACE_LABELS_FIX),
         ("requests", REQUESTS, REQUESTS_LOST, ALLOW),
@@ -263,5 +263,5 @@ def stored_needs(activity: Activity) -> list[tuple[str, str, str, str]]:
 
 
 def needs(cost_basis: str) -> tuple[Need, ...]:
-    """The metrics that figures by this cost basis need."""
+    """The metrics that figures with this cost basis need."""
     return NEEDS if cost_basis == "node" else (*NEEDS, *HOST_NEEDS)

@@ -1,1 +1,1 @@
-"""Slurm's accounting: jobs, nodes, what happened to nodes, accounts and their shares."""
+"""Slurm's accounting: jobs, nodes, node events, accounts and their shares."""

@@ -1,4 +1,4 @@
-"""Brings what Slurm says into the store."""
+"""Load Slurm's data into the store."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ T = TypeVar("T")
 KIND = "slurm"
 _DAY = timedelta(days=1)
 _UTC = ZoneInfo("UTC")
-# Tables of facts are small; a first look tells them from jobs, of which there may be gigabytes.
+# Fact tables are small; this limit of the first look separates them from jobs, which can be gigabytes.
 _LOOK = 4096
 _ATTRIBUTE_AGAIN = "UPDATE attribution_state SET last_load_id = -1"
 
 
 @dataclass(slots=True)
 class SlurmResult:
-    """What one source brought: jobs by cluster with the time that counts as collected, and tables of facts with their rows."""
+    """The result of one source: jobs by cluster with the collected time, and fact tables with their rows."""
 
     source: str
     clusters: dict[str, Period] = field(default_factory=dict)
@@ -43,11 +43,11 @@ class SlurmResult:
     steps: int = 0
     facts: dict[str, int] = field(default_factory=dict)
     notes: Notes = field(default_factory=Notes)
-    purged: Period | None = None  # asked for, and no longer kept
+    purged: Period | None = None  # queried, but no longer kept
     failed: list[GpucostError] = field(default_factory=list)
 
     def add(self, facts: Facts) -> None:
-        """Counts the rows of a table of facts."""
+        """Count the rows of a fact table."""
         table, columns = facts
         self.facts[table] = len(next(iter(columns.values()), ()))
 
@@ -55,15 +55,17 @@ class SlurmResult:
 def import_files(
     store: Store, paths: Sequence[Path], form: SacctFormat, period: Period | None, now: datetime
 ) -> tuple[list[SlurmResult], int]:
-    """Load files, all of them or, where one cannot be read, none; what each brought, and how many rows of the store changed.
+    """Load all files, or none if one cannot be read. Return each file's result and the changed rows of the
+    store.
 
-    Without `period` jobs count as collected from the first one's start to the last moment of any. Raises UsageError where a
-    path does not exist or nothing names the cluster, SourceError or DataError where a file cannot be read.
+    Without `period`, jobs count as collected from the first one's start to the last moment of any. Raises
+    UsageError if a path does not exist or the cluster is unknown, SourceError or DataError if a file cannot
+    be read.
     """
     for path in paths:
         if not path.is_file():
             raise UsageError(
-                f"there is no file {path}", "name what sacct, scontrol, sacctmgr or sshare wrote"
+                f"{path} does not exist", "name a file with output of sacct, scontrol, sacctmgr or sshare"
             )
     results = [SlurmResult(str(path)) for path in paths]
     with store.write() as con:
@@ -80,7 +82,7 @@ def import_files(
         for result in results:
             _log_jobs(con, result)
             if result.facts and not result.clusters:
-                # they tell of no time of their own, but what was attributed before does not know them
+                # facts have no time of their own, but earlier attributions lack them
                 con.execute(_ATTRIBUTE_AGAIN)
     return results, changed
 
@@ -93,11 +95,11 @@ def collect(
     now: datetime,
     progress: Progress | None = None,
 ) -> SlurmResult:
-    """Ask Slurm for jobs, a day at a time, and for what else it knows.
+    """Query Slurm for jobs, a day at a time, and for its facts.
 
-    Without `period`: from the beginning of the month at first, later from `late_days` before the last collected moment. Each day
-    is committed by itself: a run that was ended goes on there. Raises SourceError where jobs could not be had; what else could
-    not is told in `failed`.
+    Without `period`, the first run starts at the beginning of the month, later runs at `late_days` before the
+    last collected moment. Each day is committed by itself, so an interrupted run resumes there. Raises
+    SourceError if jobs cannot be read; other failures are in `failed`.
     """
     source = slurm_of(settings)
     result = SlurmResult(source.name)
@@ -132,7 +134,7 @@ def collect(
 
 
 def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
-    """What is good to know, and can be done without: slurmctld may be down while slurmdbd answers."""
+    """Optional facts: slurmctld can be down while slurmdbd answers."""
     try:
         return ask()
     except SourceError as error:
@@ -201,14 +203,14 @@ def _load_jobs(
         slurm.stage(con, "slurm_runs", columns)
         slurm.stage(con, "slurm_steps", batch.steps)
     if period is not None and cluster_given and not spans:
-        # an answer without jobs is one
+        # An answer without jobs is valid.
         spans[cluster_given] = (0, 0)
     result.clusters = {
         cluster: period_of((period.start_ms, period.end_ms) if period else (first, max(last, first + 1)))
         for cluster, (first, last) in spans.items()
     }
     for cluster, span in result.clusters.items():
-        # what runs, and does not say how long it has, does so until the end of what was asked for
+        # A running job without an elapsed time counts until the end of the queried time.
         con.execute(_RUNS_ON, [cluster, min(span.end_ms, to_ms(now))])
 
 
@@ -224,7 +226,7 @@ WHERE cluster = $1 AND start_ms IS NOT NULL AND end_ms IS NULL AND elapsed_ms IS
 def _load_facts(
     con: DuckDBPyConnection, all_facts: Sequence[Facts], form: SacctFormat, results: Sequence[SlurmResult]
 ) -> None:
-    """Rows that name no cluster are of the one that is given, or of the only one that jobs name."""
+    """Assign rows without a cluster to the given cluster, or to the only cluster of the jobs."""
     if not all_facts:
         return
     clusters = {cluster for result in results for cluster in result.clusters}
@@ -237,8 +239,8 @@ def _load_facts(
         if None in columns.get("cluster", ()):
             if len(clusters) != 1:
                 raise UsageError(
-                    f"nothing tells of which cluster {table.removeprefix('slurm_')} are",
-                    "--cluster NAME says it, as sacct's field Cluster spells it",
+                    f"the cluster of the {table.removeprefix('slurm_')} is unknown",
+                    "name it with --cluster NAME, spelled as in sacct's field Cluster",
                 )
             (cluster,) = clusters
             columns["cluster"] = [name or cluster for name in columns["cluster"]]

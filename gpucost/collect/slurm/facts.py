@@ -1,4 +1,4 @@
-"""Reads what Slurm says besides jobs: nodes, reservations, what happened to nodes, accounts and their shares."""
+"""Parse Slurm's facts other than jobs: nodes, reservations, node events, accounts and their shares."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from gpucost.inputs import JsonObject
 from gpucost.records import record
 
 Table = dict[str, list[Any]]
-# A table of the store, and its rows by column; the cluster stands there where the text names it, else None.
+# A table of the store, and its rows by column; the cluster is None if the text does not name it.
 Facts = tuple[str, Table]
 Rows = Iterator[JsonObject]
 Record = Mapping[str, str]
 
 
 def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
-    """What a text tells; None where it is not one of the kinds known. Raises DataError where it is one, and cannot be read.
+    """The facts of a text; None if it is of an unknown kind. Raises DataError if it cannot be read.
 
-    Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d` or --json;
-    reservations of `scontrol show reservation -o` or --json; events, associations and shares of `sacctmgr show event`,
-    `sacctmgr show assoc tree` and `sshare` with --parsable2 or --json.
+    Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d`
+    or --json; reservations of `scontrol show reservation -o` or --json; events, associations and shares of
+    `sacctmgr show event`, `sacctmgr show assoc tree` and `sshare` with --parsable2 or --json.
     """
     reader = _Reader(name, clock_of(form, notes), seen_ms)
     start = text.lstrip()[:4096]
@@ -47,7 +47,7 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
             return None
         for mark, table, read in _LISTS:
             if start.startswith(mark):
-                # a record a line, or a paragraph without --oneliner
+                # one record per line, or per paragraph without --oneliner
                 records = [one for one in re.split(rf"(?:^|\n){mark}", text) if one.strip()]
                 return table, _table(row for one in records for row in read(reader, mark + one))
         first = start.partition("\n")[0]
@@ -70,7 +70,7 @@ def _table(rows: Rows) -> Table:
 
 
 def _fields(text: str) -> JsonObject:
-    """The fields of 'NodeName=n1 Gres=gpu:2' by the names that they have in JSON, as in `node_name`."""
+    """The fields of 'NodeName=n1 Gres=gpu:2' by their JSON names, such as `node_name`."""
     found = re.findall(r"(\w+)=(\S*)", text)
     return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): value for name, value in found}
 
@@ -83,7 +83,7 @@ def _names(value: str | list[str] | None) -> list[str]:
 
 @record
 class _Reader:
-    """Rows of a text called `name`, seen at `seen_ms`."""
+    """Rows of a text called `name`, observed at `seen_ms`."""
 
     name: str
     clock: Clock
@@ -121,7 +121,7 @@ class _Reader:
 
     def events(self, records: Iterable[Record]) -> Rows:
         for row in records:
-            # those without a node tell of the cluster's size
+            # Rows without a node give the cluster's size.
             if row.get("NodeName"):
                 yield {
                     "cluster": row.get("Cluster") or None, "node": row["NodeName"], "from_ms": self.clock(row["TimeStart"]),
@@ -177,7 +177,7 @@ def _figure(text: str) -> float | None:
 
 
 def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Rows:
-    """Of 'gpu:a100:2(IDX:0-1),gpu:2(IDX:4,6)': the GPUs of each type."""
+    """The number of GPUs of each type in 'gpu:a100:2(IDX:0-1),gpu:2(IDX:4,6)'."""
     for kind, listed in re.findall(r"\bgpu([^(,]*)\(IDX:([\d,-]+)\)", gres):
         names = [word for word in kind.split(":") if word and not word.isdigit()]
         gpus = [int(number) for number in numbers_in(listed)]

@@ -1,4 +1,4 @@
-"""Asks Slurm itself: through its commands, here or over ssh, or through slurmrestd."""
+"""Query Slurm directly: by its commands, locally or over ssh, or through slurmrestd."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _UTC = ZoneInfo("UTC")
 
 
 class Commands:
-    """Slurm's commands: `command` is how sacct is called, such as `ssh login /opt/slurm/bin/sacct`."""
+    """Slurm's commands. `command` is the command line of sacct, such as `ssh login /opt/slurm/bin/sacct`."""
 
     def __init__(self, command: str) -> None:
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise UsageError(f"--sacct {command!r} is no command: {error}") from None
+            raise UsageError(f"--sacct {command!r} is not a valid command: {error}") from None
         if not words or not words[-1].endswith("sacct"):
             raise UsageError(f"--sacct {command!r} does not end in sacct", '--sacct "ssh login sacct"')
         self.name = command
         self._before, self._path = words[:-1], words[-1].removesuffix("sacct")
 
     def _words(self, program: str, *args: str) -> list[str]:
-        # the clock's settings have to arrive where the program runs
+        # The clock's variables must reach the host that runs the program.
         return [*self._before, "env", "TZ=UTC", "SLURM_TIME_FORMAT=%s", f"{self._path}{program}", *args]
 
     def run(self, program: str, *args: str) -> str:
-        """What a command prints. Raises SourceError where it fails."""
+        """The output of a command. Raises SourceError if it fails."""
         words = self._words(program, *args)
         try:
             done = subprocess.run(  # noqa: S603 - the user's own command
@@ -67,8 +67,7 @@ class Commands:
     def _failed(self, program: str, said: str) -> SourceError:
         command = shlex.join([*self._before, f"{self._path}{program}"])
         return SourceError(
-            f"{command} failed: {http.excerpt(said) or 'it says nothing'}",
-            f"{command} has to work in your shell",
+            f"{command} failed: {http.excerpt(said) or 'no output'}", f"make {command} work in your shell"
         )
 
     def cluster(self) -> str | None:
@@ -77,8 +76,8 @@ class Commands:
         return match[1] if match else None
 
     def hidden(self) -> str | None:
-        """What PrivateData hides from this user: None where all of it is shown."""
-        # slurmdbd's own word counts for accounting, slurmctld's for what runs
+        """The data that PrivateData hides from this user; None if all data is visible."""
+        # slurmdbd's setting applies to accounting, slurmctld's to running jobs.
         told = self.run("sacctmgr", "show", "config") + self.run("scontrol", "show", "config")
         private = ",".join(re.findall(r"^PrivateData\s*=\s*(\S+)", told, re.MULTILINE))
         hides = {"jobs", "usage"} & set(private.lower().split(","))
@@ -94,7 +93,7 @@ class Commands:
         ).stdout
 
     def kept(self) -> timedelta | None:
-        """How long slurmdbd keeps jobs: None where it keeps them, or does not say."""
+        """How long slurmdbd keeps jobs; None if without limit or unknown."""
         match = re.search(
             r"^PurgeJobAfter\s*=\s*(\d+)\s*(hour|day|month)",
             self.run("sacctmgr", "show", "config"),
@@ -104,7 +103,7 @@ class Commands:
         return timedelta(hours=int(match[1]) * hours[match[2]]) if match else None
 
     def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
-        """By sacct, steps among them: they tell what lay on which node."""
+        """Runs from sacct, with their steps, which give the placement on nodes."""
         known = {word.lower() for word in self.run("sacct", "--helpformat").split()}
         fields = [name for name in FIELDS if name.lower() in known]
         start, end = (
@@ -127,7 +126,7 @@ class Commands:
                 raise self._failed("sacct", said.read().decode("utf-8", "replace"))
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Nodes, reservations, GPUs of jobs that run, what happened to nodes, accounts, shares."""
+        """Nodes, reservations, GPUs of running jobs, node events, accounts and shares."""
         year = (datetime.now(UTC) - timedelta(days=366)).strftime("%Y-%m-%d")
         for command in (
             "scontrol show node -o",
@@ -141,7 +140,7 @@ class Commands:
 
 
 class Slurmrestd:
-    """slurmrestd, asked with a token: SLURM_JWT, or the file that `token_file` names."""
+    """slurmrestd with a token: SLURM_JWT, or the file named by `token_file`."""
 
     def __init__(self, settings: Slurm) -> None:
         self.name = settings.slurmrestd or ""
@@ -155,9 +154,9 @@ class Slurmrestd:
         self._server = http.JsonServer(
             f"slurmrestd at {self.name}",
             session,
-            login="scontrol token lifespan=86400 makes one",
+            login="create one with scontrol token lifespan=86400",
             address="check slurmrestd, its base URL, and api_version in [slurm]",
-            later="collect again later: what was loaded is kept",
+            later="collect again later: loaded data is kept",
             seconds=_SECONDS,
         )
         self._version = settings.api_version
@@ -168,67 +167,67 @@ class Slurmrestd:
 
     @cached_property
     def _paths(self) -> dict[str, Any]:
-        """What the server says of each path."""
+        """The server's description of each path."""
         return {path.strip("/"): item for path, item in self._get("openapi/v3").get("paths", {}).items()}
 
     @cached_property
     def _api(self) -> str:
-        """The version of the interface: the newest that the server has, unless the settings name one."""
+        """The API version: the configured one, otherwise the server's newest."""
         matches = (re.fullmatch(r"slurmdb/(v\d+\.\d+\.\d+)/jobs", path) for path in self._paths)
         versions = sorted(match[1] for match in matches if match)
-        has = f"{self.name} has no jobs of slurmdbd"
+        has = f"{self.name} does not serve slurmdbd's jobs"
         if not versions:
             raise SourceError(has, "start slurmrestd with its plugin openapi/slurmdbd")
         if self._version not in (None, *versions):
-            fix = f"api_version in [slurm] is one of {', '.join(versions)}, or left out"
+            fix = f"set api_version in [slurm] to one of {', '.join(versions)}, or remove it"
             raise SourceError(f"{has} in {self._version}", fix)
         return self._version or max(
             versions, key=lambda version: [int(part) for part in version[1:].split(".")]
         )
 
     def cluster(self) -> str | None:
-        """The name in an answer's own description, from Slurm 23.11 on."""
+        """The name in an answer's metadata, from Slurm 23.11 on."""
         meta = self._get(f"slurm/{self._api}/ping").get("meta") or {}
         names = (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict))
         return next(names, None)
 
     def kept(self) -> timedelta | None:
-        """It does not say."""
+        """Unknown."""
         return None
 
     def jobs(self, period: Period, _notes: Notes) -> Iterator[Batch]:
-        """By /slurmdb/vX/jobs, runs of requeued jobs among them."""
+        """Runs from /slurmdb/vX/jobs, including runs of requeued jobs."""
         path = f"slurmdb/{self._api}/jobs"
         query = {
-            # seconds, whatever time zone the server is in
+            # Seconds, independent of the server's time zone.
             "start_time": f"uts{period.start.timestamp():.0f}", "end_time": f"uts{period.end.timestamp():.0f}",
             "show_duplicates": "true", "skip_steps": "false",
         }  # fmt: skip
-        # versions that don't know a filter refuse it
+        # Versions refuse filters that they do not know.
         parameters = self._paths[path]["get"].get("parameters") or ()
         known = {"start_time", "end_time", *(parameter.get("name") for parameter in parameters)}
         filters = {name: value for name, value in query.items() if name in known}
         yield from read_answer(self._get(path, filters), self.name, SacctFormat())
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Nodes, reservations, GPUs of jobs that run, accounts; shares where its version has them."""
+        """Nodes, reservations, GPUs of running jobs, accounts; shares if the API version has them."""
         for name in ("nodes", "reservations", "jobs", "associations", "shares"):
             path = f"{'slurmdb' if name == 'associations' else 'slurm'}/{self._api}/{name}"
             if name != "shares" or path in self._paths:
                 yield name, lambda path=path: json.dumps(self._get(path))  # type: ignore[misc]
 
 
-# A Slurm that can be asked.
+# A Slurm that can be queried.
 Slurmlike = Commands | Slurmrestd
 
 
 def slurm_of(settings: Slurm) -> Slurmlike:
-    """What the configuration names. Raises ConfigError where it names nothing."""
+    """The configured Slurm. Raises ConfigError without one."""
     if settings.slurmrestd:
         return Slurmrestd(settings)
     if settings.sacct:
         return Commands(settings.sacct)
     raise ConfigError(
-        "no Slurm is configured, and no file is named",
-        'gpucost collect slurm FILE, or --sacct "ssh login sacct", or sacct = "sacct" under [slurm] in gpucost.toml',
+        "no Slurm is configured, and no file is given",
+        'gpucost collect slurm FILE, or --sacct "ssh login sacct", or sacct = "sacct" in [slurm] of gpucost.toml',
     )

@@ -1,4 +1,4 @@
-"""Reads what sacct tells of jobs: delimited text with any list of fields, and JSON."""
+"""Parse sacct's jobs: delimited text with any list of fields, and JSON."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _RUN_COLUMNS = """
     eligible_ms start_ms end_ms elapsed_ms suspended_ms nodes req_tres alloc_tres reservation
 """
 _STEP_COLUMNS = "cluster job_id step start_ms end_ms nodes alloc_tres gpu_util"
-# What is asked of sacct: enough for every figure, and for every doubt.
+# The fields queried from sacct: enough for every figure and for ambiguous cases.
 _FIELDS = """
     JobID JobIDRaw JobName Cluster Partition Account User QOS State Reason Submit Eligible Start End ElapsedRaw
     Suspended NNodes NodeList ReqTRES AllocTRES TRESUsageInAve TRESUsageInTot Reservation
 """
 FIELDS = _FIELDS.split()
-# As a shell writes it: no name of a job holds it.
+# In shell notation: no job name contains it.
 DELIMITER = "\x1f"
-# Slurm's numbers of jobs are smaller.
+# Slurm's job numbers are smaller.
 MADE_UP = 1 << 62
 DEFAULT_CLUSTER = "slurm"
 _ROWS_AT_ONCE = 100_000
@@ -42,7 +42,9 @@ _MEMORY = 200_000
 
 
 def sacct_command(*, steps: bool = False) -> str:
-    """The command whose answer is right whatever a job is called and wherever its clock stands; `steps`: with placement."""
+    """The sacct command with unambiguous output for any job names and clock; `steps`: with
+    placement.
+    """
     jobs = "" if steps else " -X"
     asked = f"sacct -a -D{jobs} -S now-7days -E now --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
     return f"TZ=UTC SLURM_TIME_FORMAT=%s {asked}"
@@ -50,7 +52,9 @@ def sacct_command(*, steps: bool = False) -> str:
 
 @record
 class SacctFormat:
-    """What a file does not say of itself: its fields (no header), delimiter, cluster, and the time zone of its local times."""
+    """Facts missing in a file: its fields (without a header), delimiter, cluster, and the zone of local
+    times.
+    """
 
     fields: tuple[str, ...] | None = None
     delimiter: str | None = None
@@ -60,14 +64,14 @@ class SacctFormat:
 
 @dataclass(slots=True)
 class Notes:
-    """What a reader should be told of a file: local times without an offset, a last line that does not end."""
+    """Warnings about a file: local times without an offset, an incomplete last line."""
 
     has_local_times: bool = False
     is_open: bool = False
 
 
 class Batch(NamedTuple):
-    """Runs of jobs and steps with generic resources, a list for each column."""
+    """Runs of jobs and steps with generic resources, one list per column."""
 
     runs: dict[str, list[Any]]
     steps: dict[str, list[Any]]
@@ -78,7 +82,7 @@ class Batch(NamedTuple):
         return cls({name: [] for name in _RUN_COLUMNS.split()}, {name: [] for name in _STEP_COLUMNS.split()})
 
     def add(self, row: JsonObject, where: str) -> None:
-        """Put a record among the steps or the runs; its `nodes` are a list of hosts. Raises ValueError, DataError."""
+        """Add a record to the steps or runs; its `nodes` are a list of hosts. Raises ValueError, DataError."""
         columns, start = self.steps, row["start_ms"]
         if row.get("step") is None:
             columns, end, elapsed = self.runs, row["end_ms"], row["elapsed_ms"]
@@ -88,8 +92,8 @@ class Batch(NamedTuple):
                 elapsed = end - start
             submit = start if row["submit_ms"] is None else row["submit_ms"]
             if submit is None:
-                raise ValueError("neither Submit nor Start tells when the job was")
-            # sacct --truncate ends it with what was asked for
+                raise ValueError("Submit and Start are both missing, so the job's time is unknown")
+            # sacct --truncate cuts it at the end of the query
             end = None if row["state"] in _GOING_ON else end
             row |= {"submit_ms": submit, "end_ms": end, "elapsed_ms": elapsed}
         elif start is None or "gres/" not in (row["alloc_tres"] or ""):
@@ -100,7 +104,7 @@ class Batch(NamedTuple):
 
 
 def read_sacct(source: Path, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
-    """The file's records in batches. Raises DataError, naming the line, where it cannot be read without guessing."""
+    """The file's records in batches. Raises DataError with the line if it cannot be read unambiguously."""
     opening: Any = gzip.open if source.suffix == ".gz" else open
     try:
         with opening(source, "rb") as file:
@@ -110,7 +114,7 @@ def read_sacct(source: Path, form: SacctFormat, notes: Notes) -> Iterator[Batch]
 
 
 def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) -> Iterator[Batch]:
-    """The same of an open file or an answer."""
+    """`read` for an open file or an answer."""
     start = file.read(1)
     while start.isspace() or start in _BYTE_ORDER_MARK:
         start = file.read(1)
@@ -118,13 +122,13 @@ def read_records(file: IO[bytes], name: str, form: SacctFormat, notes: Notes) ->
         content = start + file.read(inputs.ANSWER)
         if len(content) > inputs.ANSWER:
             raise DataError(
-                f"{name} holds more than {inputs.ANSWER // inputs.MIB} MiB of JSON", "take fewer days"
+                f"{name} contains more than {inputs.ANSWER // inputs.MIB} MiB of JSON", "choose fewer days"
             )
         try:
             answer = inputs.parse_json(content)
         except ValueError as error:
             raise DataError(
-                f"{name} is no whole JSON: {error}", "run the command again, and let it finish"
+                f"{name} is not complete JSON: {error}", "run the command again until it finishes"
             ) from None
         yield from read_answer(answer, name, form)
     elif start:
@@ -138,7 +142,7 @@ _BYTE_ORDER_MARK = (b"\xef", b"\xbb", b"\xbf")
 
 # Text
 
-# What people write: the delimiter, or new lines, may stand in it.
+# User text, which can contain the delimiter or line breaks.
 _FREE = """
     jobname comment admincomment systemcomment wckey workdir submitline constraints container
 """
@@ -171,26 +175,23 @@ class _Text:
         self.clock = clock_of(form, notes)
 
     def error(self, line: int, message: str) -> DataError:
-        return DataError(
-            f"{self.name}, line {line}: {message}",
-            f"{sacct_command()} gives what is needed; --json does, too",
-        )
+        return DataError(f"{self.name}, line {line}: {message}", f"run {sacct_command()}, or use --json")
 
     def batches(self, lines: Iterable[str]) -> Iterator[Batch]:
         numbered = enumerate(self._ended(lines), start=1)
         number, first = next(numbered)
         columns, delimiter, has_header = self._columns(first)
-        # --parsable ends each record with the delimiter
+        # --parsable ends each record with the delimiter.
         is_closed = has_header and first.count(delimiter) == len(columns)
         records = numbered if has_header else chain([(number, first)], numbered)
         batch = Batch.empty()
         for rows, (place, parts) in enumerate(self._records(columns, delimiter, is_closed, records), start=1):
             last, is_right = parts[-1], _CHECKS.get(columns[-1], bool)
             if self.notes.is_open and last and (not is_right(last) or last[-1] in "=,/[-"):
-                raise self.error(place, f"the file ends within {last!r}: it is cut off")
+                raise self.error(place, f"the file is truncated in {last!r}")
             try:
                 row = self._row(dict(zip(columns, parts, strict=True)))
-                # one that waits without Submit: nothing tells since when
+                # A pending job without Submit: its waiting time is unknown.
                 if "submit" in columns or row["start_ms"] is not None:
                     batch.add(row, self.name)
             except ValueError as error:
@@ -206,16 +207,16 @@ class _Text:
             yield line.rstrip("\r\n")
 
     def _delimiter(self, first: str) -> str:
-        """What stands between the names of a header; without one, `|` or sacct's as gpucost asks for it."""
+        """The delimiter between the names of a header; without one, `|` or the one gpucost uses with sacct."""
         if {"jobid", "jobidraw"} & set(re.split(r"\W+", first.lower())):
             between = re.match(r"\w+(?:%-?\d+)?(\W+?)(?=\w)", first)
             if between and re.fullmatch("  +", between[1]):
-                raise self.error(1, "these are columns for people, which cut what is too long")
+                raise self.error(1, "the columns are for people and truncate long values")
             return between[1] if between else "|"
         return DELIMITER if DELIMITER in first else "|"
 
     def _columns(self, first: str) -> tuple[tuple[str, ...], str, bool]:
-        """The fields, lower-cased, the delimiter, and whether the first line is a header."""
+        """The fields in lower case, the delimiter, and whether the first line is a header."""
         found = self._delimiter(first) if self.form.delimiter is None else self.form.delimiter
         names = tuple(
             re.sub(r"%-?\d+$", "", part).strip().lower().replace("_", "") for part in first.split(found)
@@ -226,23 +227,21 @@ class _Text:
             if self.form.fields and tuple(one.strip().lower() for one in self.form.fields) != columns:
                 fields = ", ".join(self.form.fields)
                 raise self.error(
-                    1, f"the header names {len(columns)} fields, --fields names others: {fields}"
+                    1, f"the header has {len(columns)} fields, but --fields names others: {fields}"
                 )
         elif self.form.fields:
             columns = tuple(one.strip().lower() for one in self.form.fields)
         else:
-            raise self.error(
-                1, "there is no header, so that nothing tells which field is which: --fields lists them"
-            )
+            raise self.error(1, "the header is missing: name the fields with --fields")
         missing = [names for names in _NEEDED if not {*names.lower().split(" or ")} & {*columns}]
         if missing:
-            raise self.error(1, f"there is no field {missing[0]}")
+            raise self.error(1, f"field missing: {missing[0]}")
         return columns, found, has_header
 
     def _records(
         self, columns: tuple[str, ...], delimiter: str, is_closed: bool, lines: Iterator[tuple[int, str]]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Each record with its line; names that hold the delimiter, or new lines, are put together."""
+        """Each record with its line; names with delimiters or line breaks are joined."""
         pending, begun = "", 0
         for number, line in lines:
             begun = begun if pending else number
@@ -255,21 +254,21 @@ class _Text:
                 pending = joined
                 continue
             if surplus or pending:
-                # a record that is cut off, and the next one, would make one that fits
+                # A truncated record and the next one could together have the right number of fields.
                 ways = [] if surplus and pending else self._ways(columns, parts, delimiter)
                 if len(ways) != 1:
                     fields = f"there are {len(parts)} fields for {len(columns)} columns"
-                    raise self.error(begun, f"{fields}, and no one way to cut them")
+                    raise self.error(begun, f"{fields}, and no unique way to split them")
                 (parts,) = ways
             pending = ""
             yield begun, parts
         if pending:
             fields = f"there are {len(pending.split(delimiter))} fields for {len(columns)} columns"
-            raise self.error(begun, f"{fields}: the record is cut off")
+            raise self.error(begun, f"{fields}: the record is truncated")
 
     @staticmethod
     def _ways(columns: tuple[str, ...], parts: list[str], delimiter: str) -> list[list[str]]:
-        """All ways to cut a record in which every field is what it should be."""
+        """All ways to split a record so that every field is valid."""
         surplus = len(parts) - len(columns)
         free = [place for place, name in enumerate(columns) if name in _FREE.split()]
         ways = []
@@ -290,21 +289,21 @@ class _Text:
         number, _, step = raw.partition(".")
         digits = re.match(r"\d+", number)
         if digits is None:
-            raise ValueError(f"{raw!r} is no number of a job")
+            raise ValueError(f"invalid job number {raw!r}")
         for name in ("state", "alloctres"):
             text = get(name) or ""
             if not _is_one(name, text):
-                raise ValueError(f"{text!r} is no {name}: are these the fields, in this order?")
+                raise ValueError(f"invalid {name} {text!r}: are these the fields, in this order?")
         moments = {name: self.clock(get(name)) for name in ("submit", "eligible", "start", "end")}
         start, end = moments["start"], moments["end"]
         elapsed, suspended = _length(get("elapsedraw") or get("elapsed")), _length(get("suspended")) or 0
         step = step or shown.partition(".")[2]
         if start is not None and end is not None and elapsed is not None and not step:
-            # sacct's Elapsed leaves out what was suspended
+            # sacct's Elapsed excludes suspended time.
             off = end - start - elapsed - suspended
             if abs(abs(off) - 3_600_000) < 1500 and self.notes.has_local_times:
                 raise ValueError(
-                    "from Start to End is an hour off Elapsed: the clocks changed, and these times are local"
+                    "Start to End is an hour off Elapsed: the clocks changed, and these times are local"
                 )
         tres = get("alloctres")
         array = re.match(r"(\d+)_", shown)
@@ -329,7 +328,7 @@ class _Text:
 
 
 def _job_id(shown: str) -> int:
-    """The number of the job '17'; of '17_3' and '17+1', which have their own that is not told, one beyond all of Slurm's."""
+    """The job number of '17'; for '17_3' and '17+1', whose own numbers are unknown, one above Slurm's range."""
     match = re.fullmatch(r"(\d+)([_+])(\d+)", shown)
     if match is None:
         return int(re.match(r"\d*", shown)[0])  # type: ignore[index]
@@ -340,9 +339,9 @@ Clock = Callable[[str | None], int | None]
 
 
 def clock_of(form: SacctFormat, notes: Notes) -> Clock:
-    """Reads a moment in milliseconds since 1970, None where there is none; local times count in the form's zone.
+    """Parse a time in milliseconds since 1970; None without one. Local times are in the form's zone.
 
-    It raises ValueError.
+    Raises ValueError.
     """
 
     @lru_cache(_MEMORY)
@@ -354,7 +353,7 @@ def clock_of(form: SacctFormat, notes: Notes) -> Clock:
         try:
             at = datetime.fromisoformat(text)
         except ValueError:
-            raise ValueError(f"{text!r} is no time") from None
+            raise ValueError(f"invalid time {text!r}") from None
         if at.tzinfo is None:
             notes.has_local_times = True
             at = at.replace(tzinfo=form.timezone)
@@ -374,34 +373,37 @@ def _length(text: str | None) -> int | None:
         return int(text) * 1000
     match = _ELAPSED.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no length of time")
+        raise ValueError(f"invalid duration {text!r}")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round(1000 * (days * 86400 + hours * 3600 + minutes * 60 + seconds))
 
 
 def _usage(text: str | None) -> dict[str, float | None]:
-    """What a step used of its GPUs: 'gres/gpumem=40M,gres/gpuutil=90' as {'gpumem': 41943040.0, 'gpuutil': 90.0}."""
+    """A step's GPU usage: 'gres/gpumem=40M,gres/gpuutil=90' as {'gpumem': 41943040.0, 'gpuutil': 90.0}."""
     found = re.findall(r"gres/(gpumem|gpuutil)=(\d+(?:\.\d+)?)([KMGTPE]?)", text or "")
     return {name: float(number) * 1024 ** " KMGTPE".index(unit or " ") for name, number, unit in found}
 
 
-# Percent that a step at least has whose GPUs' memory was used: they were measured, unlike zeros of plugins that cannot.
+# Minimum percentage of a step with used GPU memory: its GPUs were measured, unlike plugins that always report
+# zeros.
 _USED_MEMORY = 1e-9
 
 
 def _gpu_util(
     tres: str | None, total: dict[str, float | None], average: dict[str, float | None]
 ) -> float | None:
-    """The mean over a step's GPUs, 0 to 100, of what jobacct_gather says in percent of one GPU: `total` of all tasks, else each.
+    """The mean utilization of a step's GPUs, 0 to 100, from jobacct_gather's percent of one GPU.
 
-    A task's own figure is the sum over the GPUs that it keeps busy, of the total as of the average over tasks
-    (https://slurm.schedmd.com/gres.html#GPU_utilization). Of an average alone, each GPU is taken to have its task, or one all.
+    A task's own figure is the sum over the GPUs that it uses, in the total and in the average over tasks
+    (https://slurm.schedmd.com/gres.html#GPU_utilization). `total` is of all tasks. With only an average, each
+    GPU is assumed to have its own task, or one task to have all GPUs.
     """
     held = re.search(r"gres/gpu=(\d+)", tres or "")
     gpus = max(1, int(held[1]) if held else 1)
     usage = average | total
     busy, memory = usage.get("gpuutil"), usage.get("gpumem") or 0
-    # more is a plugin's "infinite" (all bits set), alone or as the mean of tasks; so it is of bytes
+    # Larger values are a plugin's "infinite" (all bits set), alone or averaged over tasks; likewise for
+    # bytes.
     if busy is None or not 0 <= busy <= 1e7:
         return None
     if "gpuutil" in total or busy > 100:
@@ -413,12 +415,16 @@ def _gpu_util(
 
 
 def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
-    """The records of `sacct --json`, or of slurmrestd's /slurmdb/vX/jobs: data parsers of Slurm 22.05 to 25.x."""
-    # an answer without jobs is one, though older versions call that an error
+    """The records of `sacct --json`, or of slurmrestd's /slurmdb/vX/jobs: data parsers of Slurm 22.05 to
+    25.x.
+    """
+    # An answer without jobs is valid, although older versions call it an error.
     errors = [one for one in answer.get("errors") or () if "nothing found" not in str(one).lower()]
     if errors:
         first = errors[0]
-        raise DataError(f"{name}: Slurm says {first.get('error') or first.get('description') or first}")
+        raise DataError(
+            f"{name}: error from Slurm: {first.get('error') or first.get('description') or first}"
+        )
     if "jobs" not in answer:
         raise DataError(f"{name} has no jobs: {', '.join(answer) or 'it is empty'}", "sacct -a -D --json")
     batch = Batch.empty()
@@ -427,7 +433,7 @@ def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
             for row in _rows(job, form.cluster):
                 batch.add(row, row["cluster"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"{name}: job {job.get('job_id')} cannot be read: {error!r}") from None
+            raise DataError(f"{name}: cannot read job {job.get('job_id')}: {error!r}") from None
         if len(batch.runs["job_id"]) >= _ROWS_AT_ONCE:
             yield batch
             batch = Batch.empty()
@@ -435,14 +441,14 @@ def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or one in {"set": true, "infinite": false, "number": 5}."""
+    """A number, or the number in {"set": true, "infinite": false, "number": 5}."""
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
     if not isinstance(value, int | float | str) or value == "":
         return None
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a number")
     return number
 
 
@@ -455,7 +461,7 @@ def _moment(value: Any) -> int | None:
 
 
 def _tres(items: Any) -> str | None:
-    """[{"type": "gres", "name": "gpu:a100", "count": 2}] as AllocTRES says it."""
+    """[{"type": "gres", "name": "gpu:a100", "count": 2}] in the form of AllocTRES."""
     texts = []
     for item in items or ():
         if count := _number(item.get("count")):
@@ -531,7 +537,9 @@ def _rows(job: JsonObject, cluster: str | None) -> Iterator[JsonObject]:
 
 @lru_cache(_MEMORY)
 def expand_nodes(text: str, where: str = "") -> list[str]:
-    """The names in a list of hosts: 'r[1-2]n[01-03,7],login' has nine; [] of 'None assigned'. Raises DataError."""
+    """The names in a list of hosts: 'r[1-2]n[01-03,7],login' has nine; [] for 'None assigned'. Raises
+    DataError.
+    """
     if text in ("", "None assigned", "(null)", "None"):
         return []
     hosts: list[str] = []
@@ -544,12 +552,12 @@ def expand_nodes(text: str, where: str = "") -> list[str]:
         if not hosts or text.count("[") != text.count("]"):
             raise ValueError
     except ValueError:
-        raise DataError(f"{where}: {text!r} is no list of nodes") from None
+        raise DataError(f"{where}: {text!r} is not a list of nodes") from None
     return hosts
 
 
 def numbers_in(ranges: str) -> Iterator[str]:
-    """The numbers in '01-03,7', as long as they are written. Raises ValueError."""
+    """The numbers in '01-03,7', with their leading zeros. Raises ValueError."""
     for item in ranges.split(","):
         first, dash, last = item.partition("-")
         for number in range(int(first), int(last if dash else first) + 1):

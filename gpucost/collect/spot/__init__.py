@@ -1,4 +1,4 @@
-"""Spot price history: from AWS and Azure, or from files that hold their answers."""
+"""Spot price history from AWS and Azure, or from files with their answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpucost.store.prices import SpotAnswer, SpotLoad, SpotPrice, node_regions
 
 Progress = Callable[[str], None]
 
-KEPT_MS = 90 * 24 * MS_PER_HOUR  # AWS tells no older changes
+KEPT_MS = 90 * 24 * MS_PER_HOUR  # the limit of AWS' history
 OVERLAP_MS = 2 * MS_PER_HOUR
 PROVIDERS = ("aws", azure.SOURCE)
 _FALLBACK_REGION = "us-east-1"
@@ -32,7 +32,7 @@ SELECT provider, instance_type FROM catalog_instances UNION SELECT provider, ins
 
 @record
 class SpotResult:
-    """What one source came to: its load and period, or why it was `skipped`, or the `error` that ended it."""
+    """The result of one source: its load and period, or why it was `skipped`, or the `error` that ended it."""
 
     source: str
     load: SpotLoad | None = None
@@ -43,9 +43,9 @@ class SpotResult:
 
 
 def import_spot(store: Store, paths: Sequence[Path]) -> list[SpotResult]:
-    """Loads files of spot prices, all of them or, where one cannot be used, none.
+    """Load all files of spot prices, or none if one cannot be used.
 
-    Raises UsageError where a path does not exist, SourceError or DataError where a file cannot be read or used.
+    Raises UsageError if a path does not exist, SourceError or DataError if a file cannot be read or used.
     """
     sets = [files.read_path(path) for path in paths]
     with store.write() as con:
@@ -58,9 +58,9 @@ def import_spot(store: Store, paths: Sequence[Path]) -> list[SpotResult]:
 def collect_spot(
     config: Config, store: Store, now: datetime, progress: Progress, providers: Collection[str] = PROVIDERS
 ) -> Iterator[SpotResult]:
-    """Collects spot prices of `providers`, and yields what each region or cloud came to as soon as it is stored.
+    """Collect spot prices of `providers`; yield the result of each region or cloud once it is stored.
 
-    AWS goes on from the last collected moment of a region, less an overlap. Raises StoreError.
+    AWS continues at the last collected moment of a region, minus an overlap. Raises StoreError.
     """
     now_ms = to_ms(now)
     seen = [region for region in node_regions(store) if region in AWS_REGIONS]
@@ -84,7 +84,7 @@ def collect_spot(
     if azure.SOURCE in providers:
         progress(azure.SOURCE)
         spellings = {name.lower(): name for name in types["azure"]}
-        # Resource Graph answers with all it has: what was asked for begins with the oldest of it.
+        # Resource Graph returns its whole history: the queried period begins with its oldest price.
         yield _stored(store, azure.SOURCE, partial(azure.fetch, config.azure, spellings), (None, now_ms))
 
 
@@ -101,7 +101,7 @@ def _stored(
     with store.write() as con:
         load = spot_prices.load(con, prices, {name: (start, end)})
         spot_prices.load_eviction_rates(con, answer.eviction_rates, from_ms(end).date())
-    notes = [] if prices else [f"{name} told of no spot price of an accelerated instance type"]
+    notes = [] if prices else [f"{name} has no spot prices of accelerated instance types"]
     return SpotResult(name, load, Period(from_ms(start), from_ms(end)), notes=notes)
 
 

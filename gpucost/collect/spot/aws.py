@@ -1,4 +1,4 @@
-"""AWS: ec2.describe_spot_price_history, one region after the other, 90 days back at most."""
+"""AWS: ec2.describe_spot_price_history, region by region, for at most 90 days."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from gpucost.config.model import Aws
 
 PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
-# An EC2 request takes this many values of a filter.
+# The maximum number of filter values in an EC2 request.
 _TYPES_AT_ONCE = 200
 _AGAIN = "gpucost collect spot"
 
 
 def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, span: Span) -> SpotAnswer:
-    """Changes of Linux prices of all accelerated types in [span), and those in force at its start.
+    """Linux price changes of all accelerated types in [span), and the prices at its start.
 
-    Raises SourceError where AWS refuses, does not answer, or answers what cannot be used.
+    Raises SourceError if AWS refuses, does not answer, or the answer cannot be used.
     """
     prices: list[SpotPrice] = []
     with aws_in_words(source_of(region), _AGAIN, "ec2:DescribeSpotPriceHistory"):
@@ -34,7 +34,7 @@ def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, 
                 StartTime=from_ms(span[0]),
                 EndTime=from_ms(span[1]),
                 ProductDescriptions=list(PRODUCTS),
-                # A filter, unlike InstanceTypes, takes types that the region does not know.
+                # A filter, unlike InstanceTypes, accepts types that the region does not have.
                 Filters=[{"Name": "instance-type", "Values": types[first : first + _TYPES_AT_ONCE]}],
                 PaginationConfig={"PageSize": 1000},
             )
@@ -45,11 +45,11 @@ def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, 
                         row |= {"Timestamp": at.isoformat() if at else ""}
                         prices.append(price_of_row(row, "aws"))
             except BadFact as error:
-                message = f"{source_of(region)}: the answer cannot be used: {error}; nothing of the region was loaded"
+                message = f"{source_of(region)}: cannot use the answer: {error}; no prices of the region were loaded"
                 raise SourceError(message, _AGAIN) from None
     return SpotAnswer(prices)
 
 
 def source_of(region: str) -> str:
-    """What the store calls a region's price history."""
+    """The name of a region's price history in the store."""
     return f"aws {region}"

@@ -1,4 +1,4 @@
-"""Azure: spot prices of the last months and eviction rates of each size and region, from Azure Resource Graph.
+"""Azure: recent spot prices and eviction rates by size and region, from Azure Resource Graph.
 
 Tables and queries: https://learn.microsoft.com/azure/virtual-machines/spot-vms#pricing-and-eviction-history.
 """
@@ -20,12 +20,12 @@ from gpucost.errors import SourceError
 from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
 
 SOURCE = "azure"
-# What EC2 calls it: one word for Linux in all of spot_prices.
+# EC2's name, so that all spot_prices have one word for Linux.
 _PRODUCT = "Linux/UNIX"
 _LONGEST_SECONDS = 3600.0
 _PATH = "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
-_AGAIN = "gpucost collect spot asks again"
-# Where one of these is set, somebody meant to log in, and a refusal is an error.
+_AGAIN = "try again with gpucost collect spot"
+# If one of these is set, a login was intended, and a refusal is an error.
 _MEANT = (
     "AZURE_CLIENT_ID",
     "AZURE_TENANT_ID",
@@ -33,7 +33,7 @@ _MEANT = (
     "IDENTITY_ENDPOINT",
     "MSI_ENDPOINT",
 )
-# Without the id, Resource Graph gives no token for the next page.
+# Without the id, Resource Graph returns no token for the next page.
 _QUERY = """spotresources
 | where type =~ 'microsoft.compute/skuspotpricehistory/ostype/location'
 | where sku.name in~ ({sizes})
@@ -52,10 +52,10 @@ _log = logging.getLogger(__name__)
 
 
 def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
-    """All changes that Resource Graph knows, of Linux prices of accelerated sizes, and their eviction rates of today.
+    """All Linux price changes of accelerated sizes in Resource Graph, and today's eviction rates.
 
-    `types` maps lower-cased names of instance types to how the catalog spells them. Raises NoCredentials where nobody is
-    logged in; SourceError where Azure refuses, does not answer, or answers what cannot be used.
+    `types` maps lower-case instance types to the catalog's spelling. Raises NoCredentials without a login;
+    SourceError if Azure refuses, does not answer, or the answer cannot be used.
     """
     regions = f"| where location in~ ({_quoted(settings.regions)})\n" if settings.regions else ""
     url = settings.management_url.rstrip("/") + _PATH
@@ -70,9 +70,7 @@ def fetch(settings: Azure, types: dict[str, str]) -> SpotAnswer:
         rates = [rate for row in evictions if (rate := _eviction_rate(row, types))]
         return SpotAnswer([price for row in prices for price in _prices(row, types)], rates)
     except BadFact as error:
-        raise SourceError(
-            f"Azure answered what cannot be used: {error}; nothing was loaded", _AGAIN
-        ) from None
+        raise SourceError(f"Azure's answer cannot be used: {error}; no prices were loaded", _AGAIN) from None
 
 
 def _rows(graph: http.JsonServer, url: str, query: str, subscriptions: Iterable[str]) -> list[Any]:
@@ -85,7 +83,7 @@ def _rows(graph: http.JsonServer, url: str, query: str, subscriptions: Iterable[
     while True:
         page = graph.ask("POST", url, json=body, number=Decimal)
         if not isinstance(page, dict) or not isinstance(page.get("data"), list):
-            raise SourceError("Azure Resource Graph answered without data; nothing was loaded", _AGAIN)
+            raise SourceError("Azure Resource Graph's answer has no data; no prices were loaded", _AGAIN)
         rows += page["data"]
         if not page.get("$skipToken"):
             break
@@ -94,7 +92,7 @@ def _rows(graph: http.JsonServer, url: str, query: str, subscriptions: Iterable[
         page.get("totalRecords", len(rows))
     ):
         raise SourceError(
-            f"Azure answered {len(rows):,} of {page.get('totalRecords')} rows; nothing was loaded", _AGAIN
+            f"Azure returned {len(rows):,} of {page.get('totalRecords')} rows; no prices were loaded", _AGAIN
         )
     return rows
 
@@ -108,14 +106,14 @@ def _token(settings: Azure) -> str:
     except ClientAuthenticationError as error:
         _log.debug("%s", error)
         if any(os.environ.get(name) for name in _MEANT):
-            raise SourceError(f"Azure gave no token: {line(error)}", AZURE_LOGIN) from None
+            raise SourceError(f"Azure returned no token: {line(error)}", AZURE_LOGIN) from None
         raise NoCredentials("azure: no credentials found", AZURE_LOGIN) from None
 
 
 def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
     kind, region = _place(row, types)
     if not isinstance(row.get("prices"), list):
-        raise BadFact("a row holds no spotPrices")
+        raise BadFact("a row has no spotPrices")
     return [
         SpotPrice(
             provider=SOURCE,
@@ -131,7 +129,7 @@ def _prices(row: Any, types: dict[str, str]) -> list[SpotPrice]:
 
 
 def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate | None:
-    """The row's rate; None, with a warning, if it is no band of percent: prices do not depend on it."""
+    """The row's rate; None, with a warning, unless it is a percentage range. Prices do not depend on it."""
     kind, region = _place(row, types)
     band = _BAND.fullmatch(str(row.get("evictionRate")))
     if not band:
@@ -143,7 +141,7 @@ def _eviction_rate(row: Any, types: dict[str, str]) -> EvictionRate | None:
 def _place(row: Any, types: dict[str, str]) -> tuple[str, str]:
     """The instance type and region of a row. Raises BadFact."""
     if not isinstance(row, dict):
-        raise BadFact("a row is no object")
+        raise BadFact("a row is not an object")
     size = text_of(row, "size").lower()
     return types.get(size, size), text_of(row, "location").lower()
 
@@ -157,4 +155,4 @@ def _digits(value: object) -> str:
     try:
         return format(Decimal(str(value)), "f")
     except InvalidOperation:
-        raise BadFact(f"priceUSD {value!r} is no number") from None
+        raise BadFact(f"priceUSD {value!r} is not a number") from None

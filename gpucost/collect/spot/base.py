@@ -1,4 +1,4 @@
-"""What facts about spot prices hold, from servers or in files: prices, moments, and the regions of AWS."""
+"""Facts of spot prices, from servers or files: prices, times and AWS regions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
 
 
 class BadFact(ValueError):
-    """A field that says nothing usable; the message names field and value."""
+    """An unusable field; the message names field and value."""
 
 
 def text_of(fields: dict[str, object], name: str) -> str:
-    """A field that must stand there as text. Raises BadFact."""
+    """A required text field. Raises BadFact."""
     value = fields.get(name)
     if not isinstance(value, str) or not value.strip():
         raise BadFact(f"{name} is missing" if value in (None, "") else f"{name} is {value!r}, not text")
@@ -29,12 +29,12 @@ def text_of(fields: dict[str, object], name: str) -> str:
 def price_of(name: str, text: str) -> str:
     """A price per hour above zero, as decimal digits. Raises BadFact."""
     if not _PRICE.fullmatch(text) or not text.strip("0."):
-        raise BadFact(f"{name} {text!r} is no price above zero")
+        raise BadFact(f"{name} {text!r} is not a price above zero")
     return text
 
 
 def moment_of(name: str, text: str) -> int:
-    """Milliseconds since 1970-01-01T00:00Z; a moment without an offset is UTC. Raises BadFact."""
+    """Milliseconds since 1970-01-01T00:00Z; a time without an offset is UTC. Raises BadFact."""
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
@@ -43,11 +43,11 @@ def moment_of(name: str, text: str) -> int:
             raise ValueError
         return to_ms(moment)
     except (ValueError, OverflowError):
-        raise BadFact(f"{name} {text!r} is no moment") from None
+        raise BadFact(f"{name} {text!r} is not a time") from None
 
 
-# What AWS puts before a usage type: "USW2-SpotUsage:p3.2xlarge". us-east-1 has nothing there.
-# Source: the region billing codes of the AWS Billing documentation, 2026-11; EUW1 and CPT are spellings met in bills.
+# AWS' prefixes of usage types: "USW2-SpotUsage:p3.2xlarge". us-east-1 has no prefix. Source: the region
+# billing codes of the AWS Billing documentation, 2026-11; EUW1 and CPT are spellings from bills.
 _USAGE_PREFIXES = """
     USE1 us-east-1
     USE2 us-east-2
@@ -92,12 +92,13 @@ USAGE_PREFIXES = {"": "us-east-1"} | dict(line.split() for line in _USAGE_PREFIX
 
 AWS_REGIONS = frozenset(USAGE_PREFIXES.values())
 
-# us-east-1c, us-gov-west-1a; local and Wavelength zones (us-west-2-lax-1a) belong to the region they begin with.
+# us-east-1c, us-gov-west-1a; local and Wavelength zones (us-west-2-lax-1a) begin with the name of their
+# region.
 _REGION = re.compile(r"[a-z]{2,}(?:-[a-z]+)+-\d+(?=[a-z]$|-)")
 
 
 def region_of_zone(zone: str) -> str | None:
-    """The AWS region that a zone's name begins with; None where it is no zone's name."""
+    """The AWS region of a zone's name; None if it is not a zone's name."""
     region = _REGION.match(zone)
     return region[0] if region else None
 
@@ -106,13 +107,13 @@ HISTORY = "SpotPriceHistory"
 
 
 def price_of_row(row: Any, source: str) -> SpotPrice:
-    """One change of a market price; its source is named `source` and the region. Raises BadFact."""
+    """One change of a market price; its source is `source` and the region. Raises BadFact."""
     if not isinstance(row, dict):
-        raise BadFact(f"{json.dumps(row, default=str)[:60]} is no change of a price")
+        raise BadFact(f"{json.dumps(row, default=str)[:60]} is not a price change")
     zone = text_of(row, "AvailabilityZone")
     region = region_of_zone(zone)
     if region is None:
-        raise BadFact(f"AvailabilityZone {zone!r} names no region")
+        raise BadFact(f"AvailabilityZone {zone!r} contains no region")
     return SpotPrice(
         provider="aws",
         region=region,

@@ -1,6 +1,6 @@
 -- reads: bill_rows, machine_riders, bills, billed_hours, api_charges; $month the billing period
--- writes: focus_charges, the charges of machines with GPUs in the bills of the billing period, each with its machine's charge period, and those of bought tokens, each as if it were a machine's
--- invariant: a charge is there once; where exports of two formats tell of a machine's time, only the one that prices it
+-- writes: focus_charges, the charges of machines with GPUs in the bills of the billing period, each with its machine's charge period, and the charges for bought tokens in the same form
+-- invariant: each charge is in it once; if exports of two formats cover a machine's time, only the pricing export counts
 CREATE OR REPLACE TEMP TABLE focus_charges AS
 WITH charges AS (
     SELECT h.from_ms, h.to_ms, r.*

@@ -1,17 +1,17 @@
 -- reads: focus_charges, billed_hours, billed_nodes, nodes, collected, hourly_costs, allocations, api_shares
--- writes: focus_holders, one row per (machine, charge period, holder): its share of what the machine was charged, and its GPU-hours
--- invariant: per machine and charge period the shares add up to 1, up to rounding; what nobody held, what was not collected, and time that no metrics saw, are holders of their own
+-- writes: focus_holders, one row per (machine, charge period, holder): its share of the machine's charge, and its GPU-hours
+-- invariant: per machine and charge period the shares add up to 1, up to rounding; unallocated, not collected, and time without metrics are holders of their own
 CREATE OR REPLACE TEMP TABLE focus_holders AS
 WITH charged AS (
     SELECT DISTINCT instance_key, from_ms, to_ms FROM focus_charges
 ),
 billed AS (
-    -- of all bills: a correction that a later billing period brings repeats no hours
+    -- from all bills: a correction in a later billing period repeats no hours
     SELECT c.instance_key, c.from_ms, c.to_ms, sum(h.instance_hours::DECIMAL(38, 12))::DOUBLE * 3600000 AS billed_ms
     FROM charged AS c JOIN billed_hours AS h USING (instance_key, from_ms, to_ms)
     GROUP BY ALL
     UNION ALL
-    -- the period of a discount or fee: its part of the hours that it touches
+    -- the period of a discount or fee: its part of the hours that it overlaps
     SELECT c.instance_key, c.from_ms, c.to_ms,
         sum((h.instance_hours * ((least(h.to_ms, c.to_ms) - greatest(h.from_ms, c.from_ms)) / (h.to_ms - h.from_ms)))::DECIMAL(38, 12))::DOUBLE * 3600000
     FROM (FROM charged ANTI JOIN billed_hours USING (instance_key, from_ms, to_ms)) AS c
@@ -27,7 +27,7 @@ seen AS (
     LEFT JOIN collected AS k ON k.cluster = n.cluster AND k.from_ms < b.to_ms AND b.from_ms < k.to_ms
     GROUP BY ALL
 ),
--- how long each was billed, and how much of that metrics saw, 0 to 1; a machine that is no node was not seen
+-- billed time of each, and the fraction of it with metrics, 0 to 1; a machine without a node has none
 machine_periods AS MATERIALIZED (
     SELECT instance_key, from_ms, to_ms, has_node, billed_ms,
         CASE WHEN billed_ms > 0 THEN least(1, seen_ms / billed_ms) WHEN seen_ms > 0 THEN 1 ELSE 0 END AS seen_ratio
@@ -46,15 +46,15 @@ cells AS (
 ),
 summed AS (
     SELECT instance_key, from_ms, to_ms, seen_ratio, billed_ms, kind, team, cluster, node, gpu_model, capacity_type, namespace, workload,
-        -- decimals: sums of doubles hang on the order of rows
+        -- decimals: sums of doubles depend on the order of rows
         sum((cost * part)::DECIMAL(38, 9)) AS cost, sum((gpu_ms * part)::DECIMAL(38, 6)) AS gpu_ms,
         coalesce(sum((unseen_ms * part)::DECIMAL(38, 6)), 0) AS unseen_ms
     FROM cells
     GROUP BY ALL
 ),
 weighed AS (
-    -- cost tells what each takes, also where cores and memory are charged; time only where nothing cost anything
-    -- what nobody saw takes its part of the time that was billed, and the others share what was seen
+    -- shares are by cost, also if cores and memory are charged, or by time if the cost is zero; time without metrics
+    -- takes its part of the billed time, and the others share the rest
     SELECT *, CASE WHEN sum(cost) OVER w > 0 THEN cost / sum(cost) OVER w WHEN sum(gpu_ms) OVER w > 0 THEN gpu_ms / sum(gpu_ms) OVER w ELSE 0 END AS weight
     FROM summed
     WINDOW w AS (PARTITION BY instance_key, from_ms, to_ms, kind = 'not_collected')

@@ -1,17 +1,17 @@
 -- reads: focus_charges, focus_holders
 -- writes: focus_splits, one row per (charge, holder): its part of every amount and quantity of the charge, and the unit prices of both
--- invariant: GPU-hours stand once per machine and charge period; per charge every amount adds up to the origin's exactly: what rounding leaves goes to the largest share, then the first name
+-- invariant: GPU-hours count once per machine and charge period; per charge every amount adds up to the original, exactly: the rounding remainder goes to the largest share, then the first name
 CREATE OR REPLACE TEMP TABLE focus_splits AS
 WITH amounts AS (
     SELECT charge_id, instance_key, from_ms, to_ms, kind = 'instance' AS has_hours, list_unit_price, contracted_unit_price,
         billed_cost AS all_billed, effective_cost AS all_effective,
-        -- a discount's quantity is that of what it discounts, and counts there
+        -- a discount repeats the quantity of the discounted charge, which counts there
         CASE WHEN kind <> 'discount' THEN coalesce(pricing_quantity, consumed_quantity, instance_hours::DECIMAL(38, 12)) END AS all_priced,
         coalesce(contracted_cost,
-            -- what it costs is what was agreed on: nothing was saved but by a commitment, least of all on spot
+            -- without a commitment the contracted cost is the effective cost, for spot too
             CASE WHEN kind = 'instance' AND commitment_discount_id IS NULL AND pricing_category IS DISTINCT FROM 'Committed' THEN effective_cost END,
             (contracted_unit_price * all_priced)::DECIMAL(38, 12), list_cost, billed_cost) AS all_contracted,
-        -- without a list the price agreed on is the best that is known of it
+        -- without a list price, the contracted price is the best known one
         coalesce(list_cost, (list_unit_price * all_priced)::DECIMAL(38, 12), all_contracted) AS all_list,
         CASE WHEN charge_category = 'Usage' THEN coalesce(consumed_quantity, pricing_quantity, instance_hours::DECIMAL(38, 12)) END AS all_consumed,
         CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_quantity END AS all_committed,
@@ -20,7 +20,7 @@ WITH amounts AS (
 ),
 parts AS (
     SELECT a.*, h.kind AS holder, h.team, h.cluster, h.node, h.namespace, h.workload, h.gpu_model, h.capacity_type, h.gpu_hours AS measured_gpu_hours,
-        -- a cloud that charges a machine's parts apart has several charges of the same time
+        -- a cloud that charges parts of a machine separately has several charges for the same time
         CASE WHEN a.charge_id = min(a.charge_id) FILTER (a.has_hours) OVER (PARTITION BY a.instance_key, a.from_ms, a.to_ms) THEN h.gpu_hours ELSE 0 END AS gpu_hours,
         row_number() OVER w = 1 AS takes_rest,
         h.share::DECIMAL(18, 12) AS ratio,
@@ -45,7 +45,8 @@ SELECT charge_id, holder, team, cluster, node, namespace, workload, gpu_model, c
     consumed + CASE WHEN takes_rest THEN all_consumed - sum(consumed) OVER o ELSE 0 END AS consumed_quantity,
     committed + CASE WHEN takes_rest THEN all_committed - sum(committed) OVER o ELSE 0 END AS commitment_discount_quantity,
     hours + CASE WHEN takes_rest THEN all_hours - sum(hours) OVER o ELSE 0 END AS instance_hours,
-    -- a bill without unit prices has them in its costs and quantities; so has one whose unit prices are of another unit, or rounded away from its costs; none is below 0
+    -- computed from costs and quantities if the bill has no unit price, or has one in another unit or rounded; never
+    -- negative
     CASE WHEN abs(list_unit_price * all_priced - all_list) <= 1e-9 * greatest(abs(all_list), 1) THEN list_unit_price
         WHEN all_list / nullif(all_priced, 0) >= 0 THEN (all_list / all_priced)::DECIMAL(38, 12) END AS list_unit_price,
     CASE WHEN abs(contracted_unit_price * all_priced - all_contracted) <= 1e-9 * greatest(abs(all_contracted), 1) THEN contracted_unit_price

@@ -1,6 +1,6 @@
 -- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
--- writes: focus_unit (macro): a unit as the specification spells it; focus_rows, the file's rows in order, with the columns of every version of FOCUS that is written
--- invariant: rows of one origin charge have its identifiers, and add up to it; estimates have BilledCost 0
+-- writes: focus_unit (macro): a unit as the specification spells it; focus_rows, the file's rows in order, with the columns of every supported version of FOCUS
+-- invariant: rows of one original charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
     WHEN regexp_matches(unit, '^(1 )?h((ou)?rs?)?$', 'i') THEN 'Hours'
     WHEN unit ILIKE 'second%' THEN 'Seconds'
@@ -15,12 +15,12 @@ CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
 END;
 CREATE OR REPLACE TEMP TABLE focus_rows AS
 WITH
--- what no bill covers, by UTC day, node and holder: the costs add up to estimated_cost of the period
+-- cost without a bill, by UTC day, node and holder: it adds up to estimated_cost of the period
 estimates AS (
     SELECT c.from_ms // 86400000 * 86400000 AS from_ms, c.kind AS holder, c.team, n.cluster, n.node, coalesce(n.machine_id, n.cluster || '/' || n.node) AS machine,
         n.provider, n.region, n.zone, n.instance_type, n.gpu_model, n.capacity_type, a.namespace, a.workload,
         sum(c.estimated_cost)::DECIMAL(38, 12) AS cost,
-        -- of a cell that a bill covers in part, the part that it does not
+        -- the unbilled part of a cell that a bill covers in part
         sum(((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) * (c.estimated_cost / (c.cost + c.unallocated_cost + c.not_collected_cost)))::DECIMAL(38, 6)) / 3600000 AS gpu_hours
     FROM hourly_costs($from_ms, $to_ms) AS c
     JOIN nodes AS n USING (node_id)
@@ -74,7 +74,7 @@ SELECT
     coalesce(charge_frequency, 'Usage-Based') AS ChargeFrequency,
     charge_period_start::TIMESTAMPTZ AS ChargePeriodStart,
     charge_period_end::TIMESTAMPTZ AS ChargePeriodEnd,
-    -- what describes a commitment or a SKU is null without its id
+    -- columns that describe a commitment or a SKU are null without its id
     CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_category END AS CommitmentDiscountCategory,
     commitment_discount_id AS CommitmentDiscountId,
     CASE WHEN commitment_discount_id IS NOT NULL THEN commitment_discount_name END AS CommitmentDiscountName,

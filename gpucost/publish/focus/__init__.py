@@ -1,4 +1,4 @@
-"""The FOCUS export: the bill's charges of GPU machines, split among those who held them; see docs/focus.md."""
+"""The FOCUS export: the bill's charges for GPU machines, split among their holders; see docs/focus.md."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _COLUMNS = """AvailabilityZone BilledCost BillingAccountId BillingAccountName Bi
     SubAccountName Tags"""
 _SINCE_1_3 = """AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags HostProviderName
     ServiceProviderName"""
-# Columns of gpucost's own, in every version, by what they are called in 60_rows.sql.
+# Columns of gpucost itself, in every version, by their names in 60_rows.sql.
 _OWN = """kind team cluster namespace workload node gpu_model capacity_type gpu_hours share is_estimate charge_kind instance_key
     instance_type instance_hours origin_charge_key origin_file origin_row"""
-# How 1.3 splits a charge; before it, the same facts stand in columns of our own.
+# Columns of a split charge in FOCUS 1.3; older versions have the same facts in our own columns.
 _SPLIT = {
     "allocated_method_details": "AllocatedMethodDetails",
     "allocated_method_id": "AllocatedMethodId",
@@ -52,9 +52,10 @@ _SPLIT = {
 
 
 def columns_of(version: str) -> dict[str, str]:
-    """The columns of a file in order, and the name of each in the table focus_rows.
+    """The columns of a file in order, with the name of each in the table focus_rows.
 
-    Since 1.3 the dimensions of a split charge are the origin's, tags included; the holder's tags stand in AllocatedTags.
+    Since 1.3 a split charge has the dimensions of the original, including tags; the holder's tags are in
+    AllocatedTags.
     """
     own = {PREFIX + name: name for name in _OWN.split()}
     if version == "1.3":
@@ -67,19 +68,19 @@ def columns_of(version: str) -> dict[str, str]:
     )
 
 
-# Months of bills begin and end by the clocks of those who write them.
+# A bill's months follow the clock of its provider.
 _CHARGED = """SELECT epoch_ms(min(charge_period_start)), epoch_ms(max(charge_period_end))
 FROM token_charges WHERE billing_period = $month"""
 
 
-# Estimates are in the report's currency alone.
+# Estimates are in the report's currency only.
 _SUMS = """SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(EffectiveCost)
 FROM focus_rows GROUP BY ALL ORDER BY ALL"""
 
 
 @record
 class FocusFile(Shape):
-    """What the FOCUS file holds; costs by currency."""
+    """The totals of a FOCUS file; costs by currency."""
 
     version: str
     charges: int
@@ -100,18 +101,15 @@ class FocusFile(Shape):
 def focus_file(
     config: Config, store: Store, month: str, version: str, kind: FileKind, path: Path
 ) -> FocusFile:
-    """Writes the bill of `month` (`2026-10`), split among those who held its machines, as a FOCUS file.
+    """Write the bill of `month` (`2026-10`), split among the holders of its machines, as a FOCUS file.
 
-    Raises NoDataError where neither a bill nor metrics tell of any cost of that month.
+    Raises NoDataError if neither a bill nor metrics have any cost for that month.
     """
 
     def written(con: DuckDBPyConnection) -> FocusFile:
         totals = prepare(con, config, month, version)
         if not totals.rows:
-            raise NoDataError(
-                f"nothing of {month} costs anything",
-                "gpucost store info says what was collected of which months",
-            )
+            raise NoDataError(f"no cost found for {month}", "run gpucost store info for the collected months")
         save(con, version, kind, path)
         return totals
 
@@ -119,9 +117,10 @@ def focus_file(
 
 
 def prepare(con: DuckDBPyConnection, config: Config, month: str, version: str = DEFAULT_VERSION) -> FocusFile:
-    """Make the temporary table focus_rows of the billing period `month` (`2026-10`, UTC), from an attribution that is up to date.
+    """Make the temporary table focus_rows for the billing period `month` (`2026-10`, UTC).
 
-    Works on a read-only connection. There are no rows where neither a bill nor metrics tell of any cost of that month.
+    Needs an up-to-date attribution; works on a read-only connection. The table is empty if neither a bill nor metrics
+    have any cost for that month.
     """
     period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
     find_tokens(con)
@@ -145,5 +144,5 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str, version: str = 
 
 
 def save(con: DuckDBPyConnection, version: str, kind: FileKind, path: Path) -> None:
-    """Write the rows that `prepare` made, with the columns of this version of FOCUS."""
+    """Write the rows from `prepare`, with the columns of this version of FOCUS."""
     save_table(con, "focus_rows", columns_of(version), kind, path)

@@ -17,7 +17,7 @@ from gpucost.render.view import Document, Table, money, share, text
 
 MISSED = 3
 _RANKS = ("ok", "warn", "over")
-# From which status on the command fails.
+# The lowest status with which the command fails.
 FailOn = Literal["warn", "over", "never"]
 
 
@@ -26,16 +26,16 @@ def budget_check(
     fail_on: Annotated[
         FailOn,
         Option(
-            "Exit with 3 where a budget is overspent or a target missed (over), or already where that "
-            "comes near (warn).",
+            "Status that exits with 3: over (a budget is overspent or a target is missed), warn (or close to "
+            "that), never.",
             is_shown=True,
         ),
     ] = "over",
 ) -> Document:
-    """Hold the month against the budgets and targets of [[budgets]]; exit with 3 where one is missed.
+    """Compare the month with the budgets and targets of [[budgets]]; exit with 3 if one is missed.
 
-    Over: more is spent than the budget, or a target is missed. Warn: the forecast is beyond the budget, or warn_at_percent of it
-    (80) is spent. A target on efficiency is unknown, not missed, where too little was measured ([idle] min_measured).
+    Over: the cost exceeds the budget, or a target is missed. Warn: the forecast exceeds the budget, or warn_at_percent of it (80)
+    is spent. A target on efficiency is unknown, not missed, if too little time was measured ([idle] min_measured).
 
     \b
     Examples:
@@ -46,11 +46,11 @@ def budget_check(
     settings = request.settings
     if not settings.budgets:
         raise ConfigError(
-            f"{settings.path or 'the configuration'} holds no budgets",
+            f"{settings.path or 'the configuration'} has no budgets",
             "add [[budgets]] with name, amount and, for a team's, team; docs/budgets.md has all keys",
         )
     period, name = chosen_month(request)
-    # first, for its message where the month holds no data
+    # first, for its error message if the month has no data
     request.report(period_note=None, with_sections=False, may_be_idle=True)
     view, days = costs_by_day(request, period)
     month_days = tuple(local_days(period, request.tz))

@@ -23,7 +23,7 @@ from gpucost.render.formatting import figure_text
 from gpucost.render.view import Section, Table, Texts, figure, money, text
 from gpucost.whatif.answer import Assumption, old_prices
 
-_TITLE = "What a month costs, by size and way to buy"
+_TITLE = "Cost of a month, by size and way to buy"
 _NOTE = (
     "A month of 730 hours. Spot: interruptions are not counted (gpucost whatif spot). Commitments: the whole fleet, as large as "
     "at its busiest moment, in every hour (gpucost whatif reserve finds how many pay)."
@@ -40,7 +40,7 @@ class Ahead:
 
 
 def ahead_of(request: MonthRequest, days: Days, growth: float | None, months: int, until: str) -> Ahead:
-    """The scenarios of the fleet, one of them grown for so many months `until` one. Raises PriceError."""
+    """The scenarios of the fleet, one of them with growth until the month `until`. Raises PriceError."""
     settings, mix = request.settings, last_days(days.complete)
     if not mix:
         few = f"missing: the mix of instance types; {len(days.complete)} days were collected in full, 7 are needed"
@@ -50,7 +50,7 @@ def ahead_of(request: MonthRequest, days: Days, growth: float | None, months: in
     known = assumptions(uses, mix, growth)
     prices = ((use.name, price) for use in uses for price in use.prices.values())
     old = old_prices(prices, request.now.astimezone(request.tz).date(), settings.prices.stale_after_days)
-    few = f" {len(mix)} days are known: fewer than {MIX_DAYS} are too few to commit on."
+    few = f" {len(mix)} days are known: a commitment needs at least {MIX_DAYS}."
     costs = Table.of(
         f"{_TITLE}{old}",
         rows,

@@ -1,4 +1,4 @@
-"""Days that broke their own pattern, and what did it."""
+"""Days that broke their own pattern, and the workloads behind them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def anomalies(
         Option("Least money above or below expectation.", "MONEY", flag="--min-cost", is_shown=True, least=0),
     ] = 50.0,
 ) -> Document:
-    """Show days on which the fleet, a team or a workload broke its own pattern, what it cost, and which workload did most of it.
+    """Show days on which the fleet, a team or a workload broke its own pattern, with the cost and the main workload.
 
-    Expected is the level of the two weeks before times the weekday's factor; what strays further from it than 3.5 robust standard
-    deviations is shown (docs/budgets.md). Less is told of the fleet, of teams and of workloads that are meant to go on: metrics
-    may be missing, or something died. Without a period: the current month so far, or the newest month with data.
+    The expected cost is the level of the previous two weeks times the weekday's factor; deviations over 3.5 robust standard
+    deviations are shown (docs/budgets.md). Low costs are shown for the fleet, for teams and for long-running workloads: metrics
+    may be missing, or a workload died. Default period: the current month so far, or the newest month with data.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ from gpucost.render.view import Notice, ReportView
 if TYPE_CHECKING:
     from gpucost.questions.request import Request
 
-# What rows are called that are of no team.
+# The names of rows without a team.
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}
 BOUGHT = "Bought tokens are part of it, of teams and of all GPU nodes."
 # Eight weeks and one to begin with; three ends of months, and the weeks around them.
@@ -27,12 +27,10 @@ def known_days(days: Days, wanted: Sequence[date]) -> str:
 
 
 def chosen_month(request: Request) -> tuple[Period, str]:
-    """The month asked for, else the current one or the newest with data. Raises UsageError for one that has not begun."""
+    """The selected month, otherwise the current one or the newest with data. Raises UsageError for a future month."""
     period, name, _ = request.chosen
     if period.start > request.now:
-        raise UsageError(
-            f"{name} has not begun", "a forecast is of the current month; without --month it is taken"
-        )
+        raise UsageError(f"{name} has not begun", "leave out --month to forecast the current month")
     return period, name
 
 
@@ -42,9 +40,9 @@ def costs_by_day(
     by: tuple[str, ...] = ("team", "day"),
     history_days: int = LONG_HISTORY_DAYS,
 ) -> tuple[ReportView, Days]:
-    """Costs of the days of `period` and of so many before it, by `by`, which ends with day; and a report for its coverage.
+    """Costs of the days of `period` and of the `history_days` before it, by `by`, which ends with day; and a report for coverage.
 
-    The report is of `period` alone where any of it was collected: what lies before is no matter of its figures.
+    The report covers `period` alone if any part of it was collected.
     """
     tz, now, of_all = request.tz, request.now, {"teams": (), "with_sections": False, "may_be_idle": True}
     first = period.start.astimezone(tz).date() - timedelta(days=history_days)
@@ -57,7 +55,7 @@ def costs_by_day(
         raise
     except GpucostError:  # no data in it yet
         pass
-    # days that are over, and were not collected in full, since the first one that was
+    # past days that were not collected in full, since the first complete day
     today = now.astimezone(tz).date()
     since = [day for day in days.all if days.complete and days.complete[0] < day < today]
     left_out = [day for day in since if day not in days.complete]

@@ -1,4 +1,4 @@
-"""What the month will cost, and within which range."""
+"""The forecast cost of the month, with its range."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gpucost.render.view import CoverageAnswer, Document, Table, money, number, 
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
 
-_NOTE = "Four in five months end within the range. Each line is forecast by itself: they need not add up."
+_NOTE = "Four in five months end within the range. Each line has its own forecast, so lines may not add up."
 
 
 @record
 class ForecastRow(Shape):
-    """A forecast, whose it is, and of which month: `2026-10`, or `2026-10/2026-12` for all of several."""
+    """A forecast for a team or the fleet, of a month (`2026-10`) or of several (`2026-10/2026-12`)."""
 
     level: Level
     team: str | None
@@ -56,20 +56,22 @@ def forecast(
     request: MonthRequest,
     months: Annotated[
         int | None,
-        Option("Months, the chosen one included. Default: 1, with --growth 12.", "COUNT", least=1, most=60),
+        Option(
+            "Months, including the selected one. Default: 1, with --growth 12.", "COUNT", least=1, most=60
+        ),
     ] = None,
     growth: Annotated[
         float | None,
-        Option("Growth a month after the first, in place of the trend.", "PERCENT", least=-99, most=1000),
+        Option("Growth per month after the first, instead of the trend.", "PERCENT", least=-99, most=1000),
     ] = None,
     team: Annotated[Names, Option("Only this team; repeatable.", "NAME", panel=WHOSE, completes="team")] = (),
 ) -> Document:
-    """Show what the month will come to, by team and for the whole fleet, and within which range.
+    """Forecast the cost of the month by team and for the whole fleet, with a range.
 
-    Each day that is missing costs what the level and the trend of the last eight weeks, its weekday and the ends of past months
-    let expect; the range comes from how far days stray from that, and holds both levels after a step until the new one is
-    confirmed (docs/budgets.md). With --months or --growth: each month ahead, and what the fleet, half as much more and ten times
-    as much would cost on demand, on spot and under commitments. Without --month: the current month, or the newest with data.
+    The cost of a missing day follows from the level and trend of the last eight weeks, its weekday and the ends of past months.
+    The range follows from the deviations of past days; after a step it contains both levels until the new one is confirmed
+    (docs/budgets.md). With --months or --growth: each month ahead, and the cost of the fleet, of half as much more and of ten
+    times as much, on demand, on spot and under commitments. Default month: the current one, or the newest with data.
 
     \b
     Examples:
@@ -112,7 +114,7 @@ def forecast(
 
 
 def _spans(first: tuple[date, ...], count: int) -> list[tuple[date, ...]]:
-    """The days of so many months, and of several also of all of them."""
+    """The days of each month, and for several months also of all together."""
     months = [first]
     while len(months) < count:
         begin = months[-1][-1] + timedelta(days=1)
@@ -155,7 +157,7 @@ def _forecast_table(rows: list[ForecastRow], note: str) -> Table:
     month = text(lambda row: row.month.replace("/", " to "), "Month")
     has_several = len({row.month for row in rows}) > 1
     return Table.of(
-        "What the month will come to",
+        "Forecast of the month",
         rows,
         (
             text(lambda row: row.team or LEVELS[row.level], "Team"),

@@ -1,4 +1,4 @@
-"""What days will cost: levels that may go on, weekdays, and how far it may all be off."""
+"""The forecast cost of days: levels that may continue, weekdays, and the range."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from gpucost.questions.budget.steps import Course, courses
 from gpucost.questions.report.rows import MICRO
 from gpucost.records import record
 
-# Forecasts and patterns of days look back over eight weeks: eight of each weekday.
+# Forecasts and patterns use the last eight weeks: eight of each weekday.
 HISTORY_DAYS = 56
 # Four in five months end within the range: the normal distribution's 10 % and 90 %.
 RANGE = 0.8
 _Z = 1.2816
-# How far a weekday that was never seen may be from the others.
+# The spread of a weekday without data.
 _UNSEEN = 0.3
 _NEIGHBORS = 5
-# The median of several days strays further than their mean, by this factor of the variance.
+# The variance of the median of several days ÷ the variance of their mean.
 _MEDIAN = pi / 2
 _HALVINGS = 60
 
 
 @record
 class Growth:
-    """So many percent a month, from the day after `until` on, which ends a month; the level's own trend ends there."""
+    """Growth in percent a month, from the day after `until`, the end of a month; the trend of the level ends there."""
 
     percent: float
     until: date
 
     def factor(self, day: date) -> float:
-        """What a level of `until` has become."""
+        """The growth of a level from `until` to the day."""
         months = (day.year - self.until.year) * 12 + day.month - self.until.month
         return float((1 + self.percent / 100) ** max(months, 0))
 
 
 @record
 class Outlook:
-    """What days may cost: `known` are costs by day, `courses` the levels that may go on, the likeliest first."""
+    """Possible costs of days: `known` are costs by day, `courses` the levels that may continue, the likeliest first."""
 
     known: Mapping[date, float]
     seasons: Seasons
@@ -58,7 +58,7 @@ class Outlook:
 
     @classmethod
     def of(cls, history: Mapping[date, float], growth: Growth | None = None) -> Outlook:
-        """The outlook of at least one day: the last HISTORY_DAYS tell levels and weekdays, all of them the ends of months."""
+        """The outlook from at least one day: levels and weekdays from the last HISTORY_DAYS, ends of months from all days."""
         known = dict(list(history.items())[-HISTORY_DAYS:])
         weekdays = weekday_factors(known)
         seasons = Seasons(weekdays, month_end_factors(history, weekdays))
@@ -66,7 +66,7 @@ class Outlook:
         return cls(known, seasons, courses(usual), growth)
 
     def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
-        """Costs of the missing days. Those before the last one known are at the median level of the nearest that are."""
+        """Costs of the missing days. A gap before the last known day has the median level of the nearest known days."""
         last, usual = max(self.known), levels(self.known, self.seasons)
         until = self.growth.until if self.growth else missing[-1]
         path = [course.level.level, *course.level.ahead((missing[-1] - last).days)]
@@ -81,11 +81,11 @@ class Outlook:
         return foretold
 
     def factor(self, day: date) -> float:
-        """What the day costs, as a factor of the level."""
+        """The cost of the day ÷ the level."""
         return self.seasons.factor(day) * (self.growth.factor(day) if self.growth else 1.0)
 
     def half_range(self, course: Course, missing: Sequence[date]) -> float:
-        """How far above and below the sum of the missing days four in five such sums are, if the course goes on."""
+        """The range of four in five sums around the sum of the missing days, if the course continues."""
         level, seasons, last = course.level, self.seasons, max(self.known)
         open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
@@ -93,7 +93,7 @@ class Outlook:
         trend_days = (self.growth.until - last).days if self.growth else len(after)
         seen = Counter(day.weekday() for day in self.known)
         wanted = Counter(day.weekday() for day in missing)
-        # an average that forgets at rate a is as good as that of (2 - a) / a days
+        # an average that forgets at rate a is as precise as the mean of (2 - a) / a days
         days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)
         shares = [
             sum(carried**2 for carried in level.carried(weights, trend_days)),
@@ -120,9 +120,10 @@ class Outlook:
 def between(
     chances: Sequence[float], middles: Sequence[Decimal], halves: Sequence[Decimal]
 ) -> tuple[Decimal, Decimal]:
-    """What four in five sums lie between if each of the `middles` is as likely as `chances` say.
+    """The range of four in five sums, if each of the `middles` has its probability in `chances`.
 
-    `halves` are how far above and below its middle four in five lie. The rest is below and above in equal parts.
+    `halves` are the distances above and below a middle that contain four in five sums. The rest is below and above in equal
+    parts.
     """
     if len(middles) == 1:
         return middles[0] - halves[0], middles[0] + halves[0]
@@ -137,7 +138,7 @@ def between(
     ]
 
     def end(share: float) -> Decimal:
-        """The sum that so many sums are below."""
+        """The sum with this share of sums below it."""
         low, high = 0.0, width
         for _ in range(_HALVINGS):
             at = (low + high) / 2

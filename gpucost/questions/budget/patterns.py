@@ -1,4 +1,4 @@
-"""Days on which the fleet, a team or a workload cost more, or less, than its own pattern lets expect."""
+"""Days on which the fleet, a team or a workload cost more or less than its own pattern."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gpucost.shapes import Shape
 SCORE = 3.5
 LEVEL_DAYS = 14
 _LEAST_DAYS = 7
-# Costs that are the same every day have no spread; what is within a few percent of them is no news.
+# The least spread: costs that are equal every day have none.
 _LEAST_SPREAD = 0.05
-# Where jobs come and go, most days are alike and a few are not: nine in ten days stray by less than 1.645 deviations.
+# With short jobs most days are equal and a few are not: nine in ten days are within 1.645 deviations.
 _MANY, _MANY_TO_SIGMA = 0.9, 1.645
 
-# Work that is meant to go on: where it costs less, it died or was scaled down. Other work ends by itself.
+# Long-running work: a lower cost shows that it died or was scaled down. Other work ends by itself.
 _LASTING = frozenset(
     {"CronJob", "DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "Rollout", "StatefulSet"}
 )
@@ -34,7 +34,7 @@ _LASTING = frozenset(
 
 @record
 class AnomalyRow(Shape):
-    """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative where it is less.
+    """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative if it cost less.
 
     `score` is the excess in robust standard deviations. `main_workload` moved furthest on the day in the same direction: None for
     workloads, or if none did.
@@ -54,7 +54,7 @@ class AnomalyRow(Shape):
 
 @record
 class AnomaliesAnswer(Shape):
-    """What `gpucost anomalies` prints."""
+    """The answer of `gpucost anomalies`."""
 
     period: Period
     currency: str
@@ -66,10 +66,10 @@ class AnomaliesAnswer(Shape):
 def anomalies(days: Days, wanted: Sequence[date], least: Decimal, currency: str) -> list[AnomalyRow]:
     """The days of `wanted`, collected in full, on which something cost at least `least` more or less than expected.
 
-    Those with the most money come first. Expected is the median level of the LEVEL_DAYS complete days before times the weekday's
-    factor (docs/budgets.md); days stray by how far those before were from what was expected of them. What was there for less
-    than two weeks, or costs nothing on most days, has no pattern to break. GPUs that nobody held are told where they are more,
-    workloads where they are less only if they are meant to go on.
+    The largest differences come first. The expected cost is the median level of the previous LEVEL_DAYS complete days times the
+    weekday's factor (docs/budgets.md); the spread is that of the previous days around their expected costs. A series of less
+    than two weeks, or with most days at 0, has no pattern. Unallocated GPUs are reported only if they cost more, and less of a
+    workload only if it is long-running.
     """
     candidates = frozenset(wanted) & frozenset(days.complete)
     unusual: list[AnomalyRow] = []
@@ -122,7 +122,7 @@ def _judged(
 
 
 def _spread(strayed: Sequence[float], usual: float) -> float:
-    """The robust standard deviation of the days before, at least a share of what is usual."""
+    """The robust standard deviation of the previous days, at least a share of the usual cost."""
     sizes = sorted(map(abs, strayed[-HISTORY_DAYS:]))
     many = sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA
     return max(MAD_TO_SIGMA * median(sizes), many, _LEAST_SPREAD * usual)

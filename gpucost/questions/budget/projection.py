@@ -1,4 +1,4 @@
-"""What a month will come to: what was spent, and for each day that is missing what its level and its weekday let expect."""
+"""The cost of a month: the cost to date, and for each missing day the expected cost by its level and weekday."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 Level = Literal["fleet", "unallocated", "team", "workload"]
 
-# What buys less for tokens than this share of its cost is forecast without waiting for their bill.
+# A series with a smaller share of bought tokens is forecast without waiting for their bill.
 _BUYS = Decimal("0.05")
 
 
 @record
 class CostSeries:
-    """Whose costs these are."""
+    """The fleet, team or workload that costs belong to."""
 
     level: Level
     team: str | None = None
@@ -39,9 +39,9 @@ class CostSeries:
 
 @record
 class Days:
-    """Costs by local day; a day without any is not in `costs`. `complete` are the days collected in full, in order.
+    """Costs by local day, without days of no cost. `complete` are the days collected in full, in order.
 
-    Of the series in `buying` those from `bought_until` on are not, as it is not known yet what tokens were bought.
+    For the series in `buying`, days from `bought_until` on are incomplete, because the bill of bought tokens is missing.
     """
 
     all: tuple[date, ...]
@@ -51,21 +51,20 @@ class Days:
     bought_until: date = date.max
 
     def complete_of(self, series: CostSeries) -> tuple[date, ...]:
-        """The days of which all that `series` cost is known."""
+        """The days with the complete cost of `series`."""
         until = self.bought_until if series in self.buying else date.max
         return tuple(day for day in self.complete if day < until)
 
     def first(self, series: CostSeries) -> date:
-        """The first day on which `series` cost anything; what was before is not its pattern."""
+        """The first day with a cost of `series`: the start of its pattern."""
         return min((day for day, cost in self.costs.get(series, {}).items() if cost), default=self.all[0])
 
 
 def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
     """The costs of a report by team and day, or by team, cluster, namespace, workload and day.
 
-    The fleet's are what its nodes cost, GPUs that nobody held or saw included, and bought tokens; where the report is narrowed,
-    what its rows cost. A day that was collected and without any node cost nothing; one that any cluster misses a part of is
-    unknown, signed or not.
+    The fleet's cost is that of its nodes, with unallocated and not collected time, and of bought tokens; in a narrowed report, of
+    its rows. A collected day without a node costs 0. A day that is incomplete in any cluster is unknown, accepted or not.
     """
     costs: dict[CostSeries, dict[date, Decimal]] = defaultdict(lambda: defaultdict(lambda: ZERO))
     bought: dict[CostSeries, Decimal] = defaultdict(lambda: ZERO)
@@ -158,7 +157,7 @@ def forecasts(
 def _rest(
     outlook: Outlook, missing: Sequence[date], costs: Mapping[date, Decimal]
 ) -> tuple[Decimal, Decimal, Decimal]:
-    """The amount that the days will add to what is known of them, and its range."""
+    """The expected further cost of the days, and its range."""
     rests = []
     for course in outlook.courses:
         foretold = outlook.costs(course, missing).items()

@@ -1,4 +1,4 @@
-"""What the fleet costs a month at several sizes, bought each way: node-hours of its instance types times known prices."""
+"""The monthly cost of the fleet at several sizes, bought each way: node-hours of its instance types × known prices."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.price.listing import ListedPrice
 
-# The mix of instance types is that of so many days; fewer than a week are no mix.
+# Days of the mix of instance types, and their minimum.
 MIX_DAYS, LEAST_DAYS = 28, 7
-# Ways to buy, with the years that a commitment binds for.
+# Ways to buy, with the years of a commitment.
 WAYS = {"as_now": 0, "on_demand": 0, "spot": 0, "commitment_1_year": 1, "commitment_3_years": 3}
 _COMMITMENTS = ("reserved", "savings_plan", "cud")
-# Of several terms those with the least paid in advance are taken, then the cheapest.
+# Terms in order of the upfront payment; the first available is used, then the cheapest.
 _PAYMENTS = (None, "no_upfront", "monthly", "partial_upfront", "all_upfront")
 _SIZES = (("+50 %", Decimal("1.5")), ("x10", Decimal(10)))
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 @record
 class ScenarioRow(Shape):
-    """What the fleet costs in a month of 730 hours at `factor` times its size, all of it bought one way.
+    """The cost of the fleet in a month of 730 hours at `factor` times its size, all of it bought one way.
 
     `monthly_cost` is None if a price of the instance types in `missing` is unknown. A commitment is as large as the busiest
     moment; `obligation` is the sum owed for it over its term.
@@ -58,7 +58,7 @@ class ScenarioRow(Shape):
 
 @record
 class Use:
-    """Nodes of an instance type in a place: how many run on average and at most, and their prices by way."""
+    """Nodes of an instance type in a place: their mean and maximum number, and their prices by way to buy."""
 
     name: str
     nodes: Decimal
@@ -67,12 +67,12 @@ class Use:
 
 
 def last_days(complete: Sequence[date]) -> tuple[date, ...]:
-    """The days that the mix is of; none where fewer than a week are known."""
+    """The days of the mix; none if fewer than a week are complete."""
     return tuple(complete[-MIX_DAYS:]) if len(complete) >= LEAST_DAYS else ()
 
 
 def read_uses(con: DuckDBPyConnection, config: Config, days: Sequence[date], now: datetime) -> list[Use]:
-    """The nodes of these local days, of an attributed store, those that ran longest first. Raises PriceError."""
+    """The nodes of these local days, of an attributed store, longest running first. Raises PriceError."""
     starts = [to_ms(local_midnight(day, config.tz)) for day in days]
     ends = [to_ms(local_midnight(day + timedelta(days=1), config.tz)) for day in days]
     rows = answer_rows(con, __package__ or "", "mix", {"from_ms": starts, "to_ms": ends})
@@ -88,7 +88,7 @@ def read_uses(con: DuckDBPyConnection, config: Config, days: Sequence[date], now
 def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> dict[str, Price]:
     """The known price per node-hour of each way to buy: from own nodes, the price book or the list.
 
-    Machines without an instance type belong to no cloud: they cost the same, bought any way.
+    Machines without an instance type are own machines: they cost the same in every way.
     """
     found = {"as_now": _own(row, "priced") if row["priced_ms"] == row["node_ms"] else None}
     if row["is_own"]:
@@ -105,7 +105,7 @@ def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 
 
 def _own(row: Row, what: str) -> Price | None:
-    """What own nodes cost on the mean."""
+    """The mean price of own nodes."""
     if not row[what]:
         return None
     as_of, source = row.get(f"{what}_as_of"), row.get(f"{what}_source") or "all sources"
@@ -149,7 +149,7 @@ def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 def _cheapest(
     listed: Sequence[ListedPrice], options: Sequence[str], years: int | None = None
 ) -> Price | None:
-    """The price of the terms with the least paid in advance, then the cheapest."""
+    """The price with the smallest upfront payment, then the cheapest."""
     terms = grouped(
         ((one.payment_option, one.purchase_option, one.offering, one.region), one)
         for one in listed
@@ -169,12 +169,12 @@ def _cheapest(
 
 
 def grown(percent: float, months: int, until: str) -> tuple[str, Decimal]:
-    """The size after so many months of growth, with a name."""
+    """The size after this number of months of growth, with a name."""
     return f"{percent:+g} % a month, {until}", (1 + Decimal(repr(percent)) / 100) ** months
 
 
 def scenarios(uses: Sequence[Use], growth: tuple[str, Decimal] | None) -> list[ScenarioRow]:
-    """What the fleet costs today, grown by so much, half as large again and ten times as large, bought each way."""
+    """The cost of the fleet today, with growth, at 1.5 times and at 10 times its size, bought each way."""
     sizes = [("today", Decimal(1)), *([growth] if growth else []), *_SIZES]
     rows = []
     for name, factor in sizes:

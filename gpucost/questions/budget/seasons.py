@@ -1,4 +1,4 @@
-"""What weekdays and the last days of months cost, compared with other days."""
+"""The cost of weekdays and of the last days of months, compared with other days."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gpucost.records import record
 _HALF_A_WEEK = 3
 _LEAST_AROUND = 4
 _LEAST_OF_WEEKDAY = 2
-# Of a day that costs next to nothing in most weeks, the level cannot be told.
+# A weekday under this factor gives no level.
 LEAST_FACTOR = 0.05
 
 # The last days of a month, the days before and after that they are compared with, and the months that have to agree.
 _LAST_DAYS, _WEEK, LEAST_MONTHS = 5, 7, 2
 _LEAST_DAYS_AROUND = 3
-# They stray by more standard deviations than this; days that are all alike have no spread.
+# Their least deviation in standard deviations; equal days have no spread.
 _LEAST_SCORE, _LEAST_SPREAD = 3.0, 0.02
 
 
 @record
 class Seasons:
-    """What a weekday (0 is Monday) and a day so many days before a month's last cost, 1 being a day like others."""
+    """Cost factors by weekday (0 is Monday) and by days before a month's last day; 1 is a usual day."""
 
     weekdays: Mapping[int, float]
     month_ends: Mapping[int, float] = field(default_factory=dict)
 
     def factor(self, day: date) -> float:
-        """What the day costs, as a factor of the level."""
+        """The cost of the day ÷ the level."""
         return self.weekdays[day.weekday()] * self.month_ends.get(days_left(day), 1.0)
 
 
@@ -43,7 +43,7 @@ def days_left(day: date) -> int:
 
 
 def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
-    """By weekday the median of each day's cost over the median of the week around it; 1 where fewer than two such days tell."""
+    """By weekday, the median of each day's cost ÷ the median of the week around it; 1 with fewer than two such days."""
     ratios: dict[int, list[float]] = defaultdict(list)
     for day, cost in known.items():
         week = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
@@ -55,9 +55,9 @@ def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
 
 
 def month_end_factors(known: Mapping[date, float], weekdays: Mapping[int, float]) -> dict[int, float]:
-    """By days before a month's last, for its last five, the median of what they cost, as a factor of the weeks around.
+    """By days before a month's last day, for its last five days, the median of their cost ÷ that of the weeks around.
 
-    Only those that stray in one direction in every month that tells, and in at least two, by over three standard deviations.
+    Only days that deviate by over three standard deviations, in one direction, in at least two months and in all known months.
     """
     usual = levels(known, Seasons(weekdays))
     ratios: dict[int, list[tuple[float, bool]]] = defaultdict(list)
@@ -89,7 +89,7 @@ def _week(first: date) -> list[date]:
 
 
 def levels(known: Mapping[date, float], seasons: Seasons) -> dict[date, float]:
-    """Costs without their day's factor, in order, of the days that tell the level."""
+    """Costs without their day's factor, in order, of the days with a level."""
     return {
         day: cost / factor
         for day, cost in sorted(known.items())

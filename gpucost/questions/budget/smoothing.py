@@ -59,7 +59,7 @@ class Smoothed:
         return path
 
     def carried(self, weights: Sequence[float], trend_days: int) -> list[float]:
-        """What an error of 1 on each of the days ahead adds to the sum of these days, weighed by `weights`.
+        """The effect of an error of 1 on each of the days ahead on the sum of these days, weighted by `weights`.
 
         An error is a day's own and moves the level of all later days: by of_level x (1 + of_trend x (d + d^2 + …)), d the damping
         (Hyndman, Koehler, Ord, Snyder, "Forecasting with Exponential Smoothing", 2008, chapter 6: class 1 models). The trend
@@ -84,7 +84,7 @@ def smoothed(levels: Mapping[date, float]) -> Smoothed:
 
 
 def _followed(levels: Mapping[date, float], of_level: float, of_trend: float) -> Smoothed:
-    """What a day is followed by is the median of the last three: a jump is believed on its second day."""
+    """The next day follows the median of the last three, so a jump counts from its second day."""
     days, values = list(levels), list(levels.values())
     level, trend = median(values[:7]), 0.0
     errors = []

@@ -1,4 +1,4 @@
-"""Costs day by day: what a month will come to, what it may come to, and the days that break their pattern."""
+"""The states of budgets and targets in a month."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIX = Decimal("0.000001")
 
 @record
 class TargetState:
-    """A target and what was reached: ratios 0-1, and why it cannot be told where it is unknown."""
+    """A target and the reached value, ratios 0-1, with a note if it is unknown."""
 
     name: TargetName
     limit: Annotated[float, Field(alias="target")]
@@ -39,10 +39,10 @@ class TargetState:
 
 @record
 class BudgetState(Shape):
-    """How a budget stands: `over` where more than `amount` is spent or a target is missed.
+    """The state of a budget: `over` if more than `amount` is spent or a target is missed.
 
-    `warn` where that comes near in a month that is not over. `amount` is in `currency`, the report's, None where only targets are
-    given. `reasons` say why it is not ok, in words. `is_seen` False: the team held and bought nothing in the month.
+    `warn`: that is near, in a month that is not over. `amount` is in `currency`, that of the report; None with targets alone.
+    `reasons` are sentences about a state that is not ok. `is_seen` False: the team had no GPUs and no tokens in the month.
     """
 
     name: str
@@ -63,7 +63,7 @@ class BudgetState(Shape):
 
 @record
 class BudgetAnswer(Shape):
-    """What `gpucost budget check` prints; `status` is the worst of all."""
+    """The answer of `gpucost budget check`; `status` is the worst of all."""
 
     month: str
     period: Period
@@ -141,7 +141,7 @@ def _target(
         return None
     limit, is_most = float(target), name == "idle_cost_share"
     is_missed = value is not None and (value > limit if is_most else value < limit)
-    # what was not measured may be idle, too: a share that is too large already stays so
+    # unmeasured time may be idle, too: a share that is too large already stays so
     if (unknown or value is None) and not (is_missed and is_most):
         return TargetState(name, limit, value, "unknown", unknown or None)
     return TargetState(name, limit, value, "missed" if is_missed else "met", None)

@@ -1,4 +1,4 @@
-"""A step: the level of daily costs jumps and stays there. One day after it, it could still be a day that is odd by itself."""
+"""A step: the level of daily costs jumps and stays there. After one day it can still be an odd day."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from statistics import median
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Smoothed, smoothed
 from gpucost.records import record
 
-# Steps are looked for in four weeks; the level before one is that of at least a week.
+# Steps are searched in the last four weeks; the level before a step needs at least a week.
 _LATEST_DAYS, _LEAST_BEFORE = 28, 7
-# How many days tell the new level.
+# Days of the new level.
 _TELLING_DAYS = 7
 _CANDIDATES = 3
-# Levels that are apart by fewer standard deviations of their days' mean are no step.
+# The least difference of the levels of a step, in standard deviations of their days' mean.
 _LEAST_SCORE = 2.5
-# One day proves no more than one that strays by 3.5 standard deviations, and as much has to be proven (Iglewicz, Hoaglin, 1993).
+# One day counts for at most 3.5 standard deviations, which is also the proof that a step needs (Iglewicz, Hoaglin, 1993).
 _PROOF = 3.5**2 / 2
 _LEAST_SPREAD = 0.01
 _LEAST_CHANCE = 0.05
-# A level under this share of the one it leads to, or comes from, tells no ratio.
+# Below this share of the other level, a step is a difference and not a ratio.
 _LEAST_RATIO = 0.05
 
 
 @record
 class Course:
-    """A level of costs that may go on, and how likely it does (0-1); `days` are those that show a new level, None for the old."""
+    """A level of costs and the probability that it continues (0-1). `days`: the days of a new level; None for the old one."""
 
     level: Smoothed
     chance: float = 1.0

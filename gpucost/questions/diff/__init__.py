@@ -1,4 +1,4 @@
-"""What changed between two periods, and why."""
+"""Changes in cost between two periods, and their causes."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ def diff(
     before: Annotated[
         str, argument("A", "The earlier period: a month (2026-09), a day (2026-09-05), or FROM..TO.")
     ],
-    after: Annotated[str, argument("B", "The later period, the same way.")],
+    after: Annotated[str, argument("B", "The later period, in the same form.")],
     by: Annotated[
         Names,
         Option(
-            "Rows by any of team, namespace, workload, cluster, gpu_model, capacity_type. Default: team; "
-            "with --team or --namespace workload.",
+            "Dimensions of the rows, any of team, namespace, workload, cluster, gpu_model, capacity_type. "
+            "Default: team; with --team or --namespace workload.",
             "A,B",
             is_split=True,
         ),
     ] = (),
-    top: Annotated[int, count("How many of the workloads that changed most to list.")] = 10,
+    top: Annotated[int, count("Number of the most changed workloads to list.")] = 10,
 ) -> Document:
-    """Show what changed between two periods and why: price, volume, mix, idle time, new and gone workloads, unallocated GPUs.
+    """Show the changes between two periods and their causes: price, volume, mix, idle time, workloads, unallocated
+    GPUs.
 
-    The parts add up to the change, exactly; docs/diff.md has the arithmetic. TO is exclusive; periods of different length are
-    compared as they are, with the cost a day beside.
+    The parts add up to the change, exactly; docs/diff.md has the arithmetic. TO is exclusive. Periods of different
+    length are compared as they are, and the cost per day is added.
 
     \b
     Examples:
@@ -70,18 +71,18 @@ def diff(
 def compare(
     config: Config, store: Store, before: Query, after: Query, by: tuple[str, ...]
 ) -> tuple[ReportView, Diff]:
-    """The later period's report, and what changed between the two and why, in rows by `by` (of gpucost.diff.CELL).
+    """The later period's report, and the changes with their causes in rows by `by` (from gpucost.diff.CELL).
 
-    What was not collected of the earlier period is among the report's warnings, too.
+    Gaps of the earlier period are among the report's warnings too.
     """
     first, second = (
         report(config, store, replace(query, by=CELL, with_sections=False, may_be_absent=True))
         for query in (before, after)
     )
     if not first.rows and not second.rows:
-        report(config, store, after)  # says what there is of that name
+        report(config, store, after)  # raises an error for a name without data
     missed = [
-        Notice("not_collected_before", f"compared with {before.period_name}, of which {gap.message}", gap.fix)
+        Notice("not_collected_before", f"compared with {before.period_name}, in which {gap.message}", gap.fix)
         for gap in first.coverage.warnings
         if gap.code == "not_collected"
     ]
@@ -94,34 +95,34 @@ def compare(
 
 _SHOWN = Decimal("0.005")
 _WORDS = {
-    "price": ("Price", "the same GPU-hours cost more or less an hour"),
+    "price": ("Price", "the same GPU-hours at a higher or lower price"),
     "volume": ("Volume", "more or fewer GPU-hours in use, or unmeasured"),
     "idle": ("Idle", "more or fewer idle GPU-hours"),
     "mix": ("Mix", "other GPUs: model, cluster, spot or on demand"),
     "new": ("New", "workloads of the later period only"),
     "gone": ("Gone", "workloads of the earlier period only"),
-    "unallocated": ("Unallocated", "more or fewer GPU-hours that nobody held"),
-    "not_collected": ("Not collected", "billed while nobody saw who held the GPUs"),
+    "unallocated": ("Unallocated", "more or fewer unallocated GPU-hours"),
+    "not_collected": ("Not collected", "billed time without metrics of the GPUs' holders"),
     "host": ("Host", "CPU and memory of pods without GPUs"),
 }
 
 
 def chosen_dimensions(by: Names, *, narrowed: bool) -> tuple[str, ...]:
-    """The dimensions of --by, each once. Raises UsageError for one that periods are not compared by."""
+    """The dimensions of --by, each once. Raises UsageError for an unsupported one."""
     for name in by:
         if name not in CELL:
-            raise UsageError(f"periods are not compared by {name!r}", f"--by takes any of {', '.join(CELL)}")
+            raise UsageError(f"--by {name!r} is not supported", f"--by takes any of {', '.join(CELL)}")
     return tuple(dict.fromkeys(by)) or ("workload" if narrowed else "team",)
 
 
 def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
-    """Why the cost changed, the same by the dimensions asked for, and the `top` workloads that changed most.
+    """The causes of the change, in total and by dimension, and the `top` most changed workloads.
 
     `view` is the later period's report, for its coverage.
     """
     before = diff.before
     after = diff.after
-    # a span has a "to" of its own
+    # the name of an interval contains "to"
     between = "against" if " to " in before.name + after.name else "to"
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
     by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
@@ -155,13 +156,13 @@ def _why(diff: Diff) -> Table:
     change = ("Change", "", diff.cost_change, diff.cost_change_per_day)
     columns = [
         text(itemgetter(0), "Part"),
-        text(itemgetter(1), "What it is", weight=1),
+        text(itemgetter(1), "Meaning", weight=1),
         money(itemgetter(2), "Cost"),
     ]
     note = "The parts add up to the change."
     if _differ_in_length(diff):
-        columns.append(money(itemgetter(3), "Cost a day"))
-        note += " How much is due to the length of the periods, the cost a day tells."
+        columns.append(money(itemgetter(3), "Cost per day"))
+        note += " The cost per day shows the effect of the periods' lengths."
     rows = (before, *parts, after, change)
     return Table.of("Why the cost changed", rows, columns, note=note, is_sum=lambda row: row not in parts)
 
@@ -186,8 +187,8 @@ def _workloads(diff: Diff, top: int) -> Table:
     note = None
     if left:
         rest = sum(row.cost_change for row in left)
-        note = f"{len(left):,} more workloads changed by {rest:,.2f} in all: --top {len(diff.workloads)}"
-    return _table("Workloads that changed most", diff.workloads[:top], keys, diff, note=note)
+        note = f"{len(left):,} more workloads changed by {rest:,.2f} in total: --top {len(diff.workloads)}"
+    return _table("Most changed workloads", diff.workloads[:top], keys, diff, note=note)
 
 
 def _table(
@@ -206,11 +207,11 @@ def _table(
 
 
 def _figures(diff: Diff) -> list[Shown]:
-    """Costs, and the parts that any row has: those of no row would take the room of others on a terminal."""
+    """Columns for costs and for parts that occur: empty ones would take room on a terminal."""
     rows = (*diff.rows, *diff.workloads)
 
     def part(name: str) -> Shown:
-        # blank where there is none of it: the parts that there are stand out
+        # blank if zero, to highlight the other parts
         return money(lambda row: getattr(row.parts, name) or "", _WORDS[name][0], weight=2, group="parts")
 
     return [
@@ -242,7 +243,7 @@ def _phrase(key: str) -> str:
 
 
 def parse_span(words: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
-    """The period that `words` means, and its name for people. Raises UsageError for what is none."""
+    """The period for `words`, and its display name. Raises UsageError for an invalid one."""
     start, dots, end = words.partition("..")
     span: dict[str, str | None] = {}
     if dots:
@@ -254,8 +255,8 @@ def parse_span(words: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
     found = parse_period(tz, now, **span)
     if found is None:
         raise UsageError(
-            f"{words!r} is no period",
-            "a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)",
+            f"invalid period {words!r}",
+            "use a month (2026-10), a day (2026-10-05), or FROM..TO (2026-10-01..2026-10-08)",
         )
     return found
 

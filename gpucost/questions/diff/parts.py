@@ -1,4 +1,4 @@
-"""What changed between two periods, and why: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
+"""Changes between two periods and their causes: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Key = tuple[Pool, Item]
 
 @record
 class Cell:
-    """The smallest part that is compared: what one workload used of one kind of GPU.
+    """The smallest unit of comparison: the usage of one kind of GPU by one workload.
 
-    `item` is the workload, or the pool of GPUs that nobody held, or saw, as `of` tells; `kind` the GPU: cluster, model, capacity
-    type.
+    `item` is the workload, or a pool of unallocated or not collected GPUs, according to `of`; `kind` is the GPU:
+    cluster, model, capacity type.
     """
 
     item: Item
@@ -49,7 +49,7 @@ class _Sums:
 
 @record
 class Use(_Sums):
-    """GPU-hours, those of them that were idle, and what all of it cost."""
+    """GPU-hours, the idle part of them, and the cost of all."""
 
     hours: Decimal = ZERO
     idle_hours: Decimal = ZERO
@@ -58,7 +58,7 @@ class Use(_Sums):
 
 @record
 class Parts(_Sums):
-    """Why a cost changed, in money. They add up to the change, exactly."""
+    """The parts of a change in cost, in money. They add up to the change, exactly."""
 
     price: Decimal = ZERO
     volume: Decimal = ZERO
@@ -86,14 +86,15 @@ def _summed(amounts: Mapping[Cell, T], key: Callable[[Cell], Key], zero: T) -> d
 
 
 def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell, Parts]:
-    """Per cell of either period why its cost changed: `after` cost - `before` cost = the sum of its parts.
+    """The parts of the change of each cell: `after` cost - `before` cost = their sum.
 
-    Of a workload, and of the GPUs of a kind that nobody held, in both periods, with H its hours, I its idle hours, and per
-    kind of GPU h hours, c cost and p = c / h, of the earlier (0) and the later period (1):
-    idle = c0 (I1 - I0) / H0, volume = c0 (H1 - H0) / H0 - idle, mix = h1 p0 - c0 H1 / H0, price = c1 - h1 p0.
-    A kind of GPU that a workload had not used before has the p0 that all workloads together paid for it, else its own p1.
-    Workloads of only one period are new or gone, whole. Cost without GPU-hours is `host`. Of GPUs that nobody held, volume,
-    idle and mix are `unallocated`; what was billed while nobody saw who held them is `not_collected`, whole.
+    For a workload, and for the unallocated GPUs of a kind, in both periods, with H its hours, I its idle hours, and
+    per kind of GPU h hours, c cost and p = c / h, in the earlier (0) and the later period (1):
+      idle = c0 (I1 - I0) / H0, volume = c0 (H1 - H0) / H0 - idle, mix = h1 p0 - c0 H1 / H0, price = c1 - h1 p0.
+
+    For a kind of GPU that a workload had not used before, p0 is the price that all workloads together paid for it,
+    otherwise its own p1. Workloads of only one period are entirely new or gone. Cost without GPU-hours is `host`. For
+    unallocated GPUs, volume, idle and mix are `unallocated`. Not collected cost is entirely `not_collected`.
     """
     with localcontext() as context:
         context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
@@ -109,12 +110,12 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
             if cell.of == "not_collected":
                 parts[cell] = Parts(not_collected=use1.cost - use0.cost)
             elif cell.of == "unallocated":
-                # a pool is of one kind of GPU: there is nothing to mix
+                # a pool has one kind of GPU, so it has no mix
                 at_old_price = (
                     _money(use1.hours * use0.cost / use0.hours) if use0.hours and use1.hours else use1.cost
                 )
                 parts[cell] = Parts(price=use1.cost - at_old_price, unallocated=at_old_price - use0.cost)
-            # what used and cost nothing was not there
+            # an item without usage and cost did not exist
             elif whole0 == Use():
                 parts[cell] = Parts(new=use1.cost)
             elif whole1 == Use():
@@ -130,7 +131,7 @@ def _held(use0: Use, use1: Use, whole0: Use, whole1: Use, fleet_price: Decimal |
     host0, host1 = (ZERO if use.hours else use.cost for use in (use0, use1))
     cost0 = use0.cost - host0
     cost1 = use1.cost - host1
-    # each step is rounded once and the next begins where it ended: so the parts add up to the last digit
+    # each step is rounded once and the next begins at its end, so the parts add up to the last digit
     at_volume = _money(cost0 * whole1.hours / whole0.hours)
     idle = _money(cost0 * (whole1.idle_hours - whole0.idle_hours) / whole0.hours)
     if use0.hours:
@@ -152,16 +153,16 @@ def _money(amount: Decimal) -> Decimal:
 
 _WORKLOAD = ("team", "cluster", "namespace", "workload")
 _KIND = ("cluster", "gpu_model", "capacity_type")
-# By these dimensions a report is asked for to be compared.
+# The dimensions of a report for comparison.
 CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
 
 
 @record
 class Side(Shape):
-    """One of the two periods: its cost, where nothing narrows the comparison with that of GPUs that nobody held or saw.
+    """One of the two periods: its cost, including unallocated and not collected cost if no filter is set.
 
-    `days` are those of 24 hours that were collected, of the cluster that has fewest. `cost_per_day` is the sum over clusters of
-    the cost of their collected time a day: what was billed of other time is not in it.
+    `days` are the collected days of 24 hours of the cluster with the fewest. `cost_per_day` is the sum over clusters
+    of the daily cost of their collected time; it excludes the billed cost of other time.
     """
 
     name: str
@@ -175,9 +176,9 @@ class Side(Shape):
 
 @record
 class DiffRow(Shape):
-    """One combination of dimension values: what it used before and after, and why its cost changed, in parts that add up to that.
+    """One combination of dimension values: usage before and after, and the parts of the change.
 
-    Rows of kind 'unallocated' are of GPUs that nobody held, those of 'not_collected' of what was billed while nobody saw who did.
+    Rows of kind 'unallocated' are for unallocated GPUs, rows of kind 'not_collected' for billed time without metrics.
     """
 
     kind: Pool
@@ -195,9 +196,9 @@ class DiffRow(Shape):
 
 @record
 class Diff(Shape):
-    """What changed from `before` to `after`. Parts add up to changes, rows to the total, exactly.
+    """The change from `before` to `after`. Parts add up to changes, rows to the total, exactly.
 
-    `rows` by change, the largest in either direction first; `workloads` are the same by workload.
+    `rows` are ordered by change, the largest in either direction first; `workloads` are the same by workload.
     """
 
     currency: str
@@ -214,9 +215,10 @@ class Diff(Shape):
 def diff(
     before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str], now: datetime
 ) -> Diff:
-    """The change from one report to the other, both by CELL, in rows by the dimensions `by`, which are of CELL, too.
+    """The change from one report to the other, in rows by `by`.
 
-    `names` are what people call the two periods. A period that is not over counts up to `now`.
+    Both reports are by CELL, and `by` are dimensions of CELL. `names` are the display names of the two periods. A
+    period that is not over counts up to `now`.
     """
     days = _days(before, now), _days(after, now)
     uses = _uses(before), _uses(after)
@@ -241,7 +243,7 @@ def diff(
 
 
 def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
-    """How many days of each cluster that has rows were collected."""
+    """The number of collected days of each cluster that has rows."""
     start = view.period.start_ms
     whole = max(0, min(view.period.end_ms, to_ms(now)) - start)
     times = dict.fromkeys((row.keys["cluster"] for row in view.rows), whole)

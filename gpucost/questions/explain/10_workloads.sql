@@ -1,5 +1,5 @@
 -- reads: cost_rows, report_cost_cells, report_node_cells, nodes
--- writes: nothing; answers one row per workload and node, the dearest first, with where the node's prices of its time are from
+-- writes: nothing; returns one row per workload and node, the most expensive first, with the sources of the node's prices
 -- invariant: cost adds up to the cost of cost_rows
 WITH sources AS (
     SELECT c.node_id, c.allocation_id, list_distinct(list(h.price_source)) AS sources

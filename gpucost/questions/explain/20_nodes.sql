@@ -1,6 +1,6 @@
 -- reads: cost_rows, report_cost_cells, report_node_cells, nodes
--- writes: nothing; answers one row per node that those asked for were on, the dearest first: their part of its cost, that of others, and what nobody held or saw
--- invariant: cost + others_cost + unallocated_cost + not_collected_cost = node_cost; the costs by price source add up to node_cost, too
+-- writes: nothing; returns one row per node of the selected pods, the most expensive first: their part of its cost, the part of others, unallocated and not collected cost
+-- invariant: cost + others_cost + unallocated_cost + not_collected_cost = node_cost; the costs by price source add up to node_cost too
 WITH held AS (
     SELECT node_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated_gpu_ms, sum(cost) AS cost, sum(estimated_cost) AS estimated_cost
     FROM cost_rows

@@ -1,6 +1,6 @@
 -- reads: cost_rows, billed_nodes, billed_hours, bill_rows, bills; $from_ms, $to_ms bound the period
--- writes: explained_bill_rows, the charges behind the bill's prices of the nodes that those asked for were on, numbered by machine in order of time
--- invariant: charges that another export of the same time supersedes are not there; cost is in the report's currency, null without a rate
+-- writes: explained_bill_rows, the charges behind the billed prices of the selected pods' nodes, numbered by machine in order of time
+-- invariant: charges superseded by another export of the same time are left out; cost is in the report's currency, null without a rate
 CREATE OR REPLACE TEMP TABLE explained_bill_rows AS
 WITH machines AS (
     SELECT DISTINCT instance_key FROM billed_nodes WHERE node_id IN (SELECT node_id FROM cost_rows WHERE kind = 'allocated')

@@ -1,6 +1,6 @@
--- reads: explained_bill_rows, billed_hours, billed_nodes, machine_riders, discount_rates; $from_ms, $to_ms bound the period, $most the rows that are shown of each machine
--- writes: nothing; answers one row per node and machine of a bill: how many charges, their hours and cost, how many of them are not shown and what these cost, what discounts took off it and by which rows, and what its hours come to at the price of its pool
--- invariant: cost is the sum of explained_bill_rows of that machine and of what discounts took off; more_cost is null where any of it is not known
+-- reads: explained_bill_rows, billed_hours, billed_nodes, machine_riders, discount_rates; $from_ms, $to_ms bound the period, $most limits the listed rows of each machine
+-- writes: nothing; returns one row per node and machine of a bill: its charges with their hours and cost, the number and cost of charges that are not listed, its discounts and their rows, and the cost of its hours at the price of its pool
+-- invariant: cost is the sum of the machine's explained_bill_rows and its discounts; more_cost is null if any part of it is unknown
 WITH charged AS (
     SELECT instance_key, count(*) AS rows, coalesce(sum(instance_hours), 0) AS instance_hours, sum(cost) AS cost,
         count(*) FILTER (number > $most) AS more_rows, arg_max(machine, number) FILTER (number <= $most) AS machine,

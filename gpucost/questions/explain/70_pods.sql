@@ -1,5 +1,5 @@
 -- reads: cost_rows, allocations, nodes, activity_devices; $from_ms, $to_ms bound the period
--- writes: nothing; answers one row per pod and node, the dearest first: when it held how many GPUs within the period, which devices metrics name, what it cost
+-- writes: nothing; returns one row per pod and node, the most expensive first: its GPUs and times in the period, the devices that metrics name, and its cost
 -- invariant: cost adds up to the cost of cost_rows
 WITH held AS (
     SELECT allocation_id, sum(allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active_gpu_ms, sum(idle_gpu_ms::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms,

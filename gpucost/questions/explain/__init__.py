@@ -1,4 +1,4 @@
-"""Where a team's, a namespace's or a workload's cost comes from, down to the rows of the bill."""
+"""The cost of a team, namespace or workload, down to the rows of the bill."""
 
 from __future__ import annotations
 
@@ -41,23 +41,22 @@ _WHOLE = "the node's cost"
 class ExplainRequest(MonthRequest):
     """A question about a month or a day of one team, namespace or workload."""
 
-    day: Annotated[str | None, Option("One local day, instead of a month.", "YYYY-MM-DD")] = None
-    cluster: Annotated[str | None, Option("Only what ran in this cluster.", "NAME")] = None
+    day: Annotated[str | None, Option("A local day instead of a month.", "YYYY-MM-DD")] = None
+    cluster: Annotated[str | None, Option("Limit to this cluster.", "NAME")] = None
     top: Annotated[
-        int, count("How many workloads, pods and nodes to list, the dearest first; JSON has all.", 1)
+        int, count("Number of the most expensive workloads, pods and nodes to list; JSON has all.", 1)
     ] = 10
-    rows: Annotated[
-        int, count("How many prices of each node, and rows of its bill, to list; JSON has all prices.")
-    ] = 5
+    rows: Annotated[int, count("Number of prices and bill rows to list per node; JSON has all prices.")] = 5
 
 
 def explain_team(
-    request: ExplainRequest, name: Annotated[str, argument("NAME", "The team, as reports call it.")]
+    request: ExplainRequest, name: Annotated[str, argument("NAME", "The team's name, as in reports.")]
 ) -> Document:
-    """Say where a team's cost comes from, down to the rows of the bill.
+    """Show where a team's cost comes from, down to the rows of the bill.
 
-    What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
-    charges behind those that are billed. Every sum is shown. Without a period: the month that gpucost report takes.
+    Lists the team's workloads by node, the others who share the cost of that node, the node's prices with their
+    sources, and the charges behind billed prices. Every sum is shown. Without a period: the same month as gpucost
+    report.
 
     \b
     Examples:
@@ -69,12 +68,13 @@ def explain_team(
 
 
 def explain_namespace(
-    request: ExplainRequest, name: Annotated[str, argument("NAME", "The namespace.")]
+    request: ExplainRequest, name: Annotated[str, argument("NAME", "The namespace's name.")]
 ) -> Document:
-    """Say where a namespace's cost comes from, down to the rows of the bill.
+    """Show where a namespace's cost comes from, down to the rows of the bill.
 
-    What each of its workloads held on which node, who else paid for that node, the node's prices and where they are from, and the
-    charges behind those that are billed. Every sum is shown. Without a period: the month that gpucost report takes.
+    Lists the namespace's workloads by node, the others who share the cost of that node, the node's prices with their
+    sources, and the charges behind billed prices. Every sum is shown. Without a period: the same month as gpucost
+    report.
 
     \b
     Examples:
@@ -87,14 +87,14 @@ def explain_namespace(
 
 def explain_workload(
     request: ExplainRequest,
-    name: Annotated[str, argument("NAME", "The workload, as Kind/name or by its name.")],
-    namespace: Annotated[str | None, Option("Only in this namespace.", "NAME")] = None,
+    name: Annotated[str, argument("NAME", "The workload, as Kind/name or name.")],
+    namespace: Annotated[str | None, Option("Limit to this namespace.", "NAME")] = None,
 ) -> Document:
-    """Say where a workload's cost comes from, down to its pods and the rows of the bill.
+    """Show where a workload's cost comes from, down to its pods and the rows of the bill.
 
-    When which pod held how many GPUs of which node, on which devices, at what cost; who else paid for those nodes, their prices
-    and where they are from, and the charges behind those that are billed. Every sum is shown. Without a period: that
-    of gpucost report.
+    Lists each pod with its GPUs, times, node, devices and cost, the others who share the cost of those nodes, the
+    nodes' prices with their sources, and the charges behind billed prices. Every sum is shown. Without a period: the
+    same month as gpucost report.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def explain_workload(
 
 
 def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | None = None) -> Document:
-    """Answer for the team, namespace or workload `name`, as `kind` says."""
+    """The answer for the team, namespace or workload `name`, according to `kind`."""
     period, period_name = _day(request, request.day) if request.day is not None else request.chosen[:2]
     query = request.query(
         period=period,
@@ -142,22 +142,22 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
 
 
 def explain_cost(config: Config, store: Store, query: Query, most_rows: int) -> CostExplained:
-    """Where the cost of the query's teams, namespaces and workloads comes from.
+    """The cost of the query's teams, namespaces and workloads, down to bill rows.
 
-    With the first `most_rows` of each machine's charges.
+    Includes the first `most_rows` of each machine's charges.
     """
     return read_attributed(config, store, lambda con: explain(con, config, query, most_rows), query.period)
 
 
 def _day(request: ExplainRequest, day: str) -> tuple[Period, str]:
-    """Raises UsageError for a day that is none, or that is not of the month beside it."""
+    """The period of --day. Raises UsageError for an invalid day or one outside --month."""
     month = request.month
     try:
         chosen = date.fromisoformat(f"{month}-{int(day):02}" if month and day.isdecimal() else day)
     except ValueError:
-        raise UsageError(f"--day {day!r} is no day", "for example --day 2026-10-05") from None
+        raise UsageError(f"invalid --day {day!r}", "for example --day 2026-10-05") from None
     if month and f"{chosen:%Y-%m}" != month:
-        raise UsageError(f"--day {day} is not in {month}", "give one of --month and --day")
+        raise UsageError(f"--day {day} is not in {month}", "use either --month or --day")
     start = parse_instant("--day", f"{chosen}", request.tz)
     period = Period(start, local_midnight(chosen + timedelta(days=1), request.tz))
     return period, name_of(period, request.tz)
@@ -179,7 +179,7 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
 
 
 def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
-    """What the rows that are not listed come to."""
+    """The sums of the rows that are not listed."""
     rest = rows[top:]
     if not rest:
         return None
@@ -201,12 +201,14 @@ def _by_pod(answer: CostExplained, top: int) -> Table:
         money("cost"),
         text("node", weight=1),
         text(
-            lambda pod: ", ".join(map(_short, pod.devices)) or "not named by any metric", "Devices", weight=1
+            lambda pod: ", ".join(map(_short, pod.devices)) or "unknown: no metric names them",
+            "Devices",
+            weight=1,
         ),
     )
     whole = (answer.allocated_gpu_hours, _sum(answer.pods, "idle_gpu_hours"), answer.cost)
     total = Line(("Total", "", "", "", *whole, "", ""), is_sum=True)
-    title = "By pod, and when it held which GPUs (UTC)"
+    title = "By pod, with times and GPUs (UTC)"
     return Table.of(title, answer.pods[:top], columns, [total], _more(answer, answer.pods, top))
 
 
@@ -215,18 +217,18 @@ def _sum(rows: Sequence[Any], name: str) -> Any:
 
 
 def _short(device: str) -> str:
-    """The first group of a UUID tells GPUs of a node apart; JSON has all of it."""
+    """The first group of a UUID identifies a GPU of a node; JSON has the whole UUID."""
     uuid, slash, instance = device.partition("/")
     return f"{uuid[:_SHORT_UUID]}{slash}{instance}"
 
 
 def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[Section]:
-    """Of each node who paid for it, what its prices are, and what bills say of it."""
+    """For each node: the shares of its cost, its prices, and its bill rows."""
     for node in answer.nodes[:top]:
         yield _paid_by(name, node)
         sources = list(node.node_cost_by_price_source.items())
         whole = (_WHOLE, node.node_cost)
-        yield _parts(f"What {node.node} cost, by price source", "Price source", sources, whole)
+        yield _parts(f"Cost of {node.node} by price source", "Price source", sources, whole)
         if node.prices:
             hidden = len(node.prices) - rows
             yield Table.of(
@@ -238,7 +240,7 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
                     figure(lambda price: _price(price.price_per_hour, answer.currency), "Price per hour"),
                     text("price_source"),
                 ),
-                note=f"and {hidden:,} more prices in turn: --rows {len(node.prices)}" if hidden > 0 else None,
+                note=f"and {hidden:,} more prices: --rows {len(node.prices)}" if hidden > 0 else None,
             )
         yield from (_billed(machine, answer.currency) for machine in node.bill)
         yield from _difference(node)
@@ -247,13 +249,13 @@ def _by_node(name: str, answer: CostExplained, top: int, rows: int) -> Iterator[
 
 
 def _paid_by(name: str, node: NodeCost) -> Table:
-    parts = [(name, node.cost), ("others", node.others_cost), ("nobody", node.unallocated_cost)]
+    parts = [(name, node.cost), ("others", node.others_cost), ("unallocated", node.unallocated_cost)]
     if node.not_collected_cost:
         parts.append(("not collected", node.not_collected_cost))
     kind = (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}")
     title = f"Node {node.node} in cluster {node.cluster}: {', '.join(filter(None, kind))}"
-    note = node.machine_id or "no provider id: no bill can name it"
-    return _parts(title, "Paid by", parts, (_WHOLE, node.node_cost), note)
+    note = node.machine_id or "no provider id: bills cannot identify the node"
+    return _parts(title, "Part", parts, (_WHOLE, node.node_cost), note)
 
 
 def _parts(
@@ -276,7 +278,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
     def in_words(cost: Decimal) -> str:
         return figure_text(cost, "money", currency, 2)
 
-    whose = "its scale set's charges, spread over its nodes" if machine.is_scale_set else "charges"
+    whose = "charges of its scale set, spread over its nodes" if machine.is_scale_set else "charges"
     cost = "in a currency without a rate" if machine.cost is None else in_words(machine.cost)
     notes = []
     if machine.more_rows and machine.more_cost is not None:
@@ -285,9 +287,9 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
         )
     if machine.discount_cost:
         by = shown_rows(sorted(machine.first_discount_rows, key=_place_of_row), machine.discount_rows)
-        notes.append(f"discounts in it: {in_words(machine.discount_cost)}, by {by}")
+        notes.append(f"including discounts: {in_words(machine.discount_cost)}, in {by}")
     return Table.of(
-        f"The bill, {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}",
+        f"Bill rows of {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}",
         machine.first_rows,
         (
             text(lambda row: f"{row.source_file}:{row.source_row}", "Row"),
@@ -302,7 +304,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
 
 
 def _difference(node: NodeCost) -> Iterator[Table]:
-    """From what is billed of the node's machine to what of the node's cost is billed, where that is not the same."""
+    """The steps from the machine's billed cost to the billed part of the node's cost, if they differ."""
     costs = [machine.cost for machine in node.bill if not machine.is_scale_set]
     billed = sum(filter(None, costs), Decimal(0))
     charged = node.node_cost_by_price_source.get("bill", Decimal(0))
@@ -310,21 +312,26 @@ def _difference(node: NodeCost) -> Iterator[Table]:
         return
     pooled = _sum(node.bill, "pooled_cost")
     parts = [
-        ("billed of this machine", billed),
-        ("shared with machines of its kind, [prices] commitment_sharing", pooled - billed),
-        ("of time outside the node's life or this period", charged - pooled),
+        ("billed for this machine", billed),
+        ("shared with machines of its kind ([prices] commitment_sharing)", pooled - billed),
+        ("time outside the node's life or this period", charged - pooled),
     ]
-    yield _parts(f"From the bill to what {node.node} cost", "Part", parts, ("in the node's cost", charged))
+    yield _parts(
+        f"From the bill to the cost of {node.node}",
+        "Part",
+        parts,
+        ("billed part of the node's cost", charged),
+    )
 
 
 def _place_of_row(name: str) -> tuple[str, int]:
-    """Rows of a file by their numbers, not as texts."""
+    """Sort key of a bill row: file, then row number."""
     file, _, row = name.rpartition(":")
     return file, int(row) if row.isdecimal() else 0
 
 
 def _price(price: Decimal, currency: str) -> str:
-    """With all its decimals."""
+    """A price with all its decimals."""
     exponent = price.normalize().as_tuple().exponent
     return figure_text(price, "price", currency, max(-exponent, 0) if isinstance(exponent, int) else 0)
 

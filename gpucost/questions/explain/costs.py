@@ -1,4 +1,4 @@
-"""From the figure of a team, namespace or workload down to the rows of bills: pods, nodes, their prices, the charges behind."""
+"""The cost of a team, namespace or workload, down to pods, nodes, prices and bill rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @record
 class WorkloadCost:
-    """What a workload held and cost on one node."""
+    """The usage and cost of a workload on one node."""
 
     cluster: str
     namespace: str
@@ -39,9 +39,9 @@ class WorkloadCost:
 
 @record
 class PodCost(Shape):
-    """When a pod held GPUs of a node within the period, on which devices as far as metrics name them, and what that cost.
+    """The time of a pod on a node in the period, its devices and its cost.
 
-    `devices` are UUIDs, of a MIG slice with /instance behind.
+    `devices` are the UUIDs in metrics, with /instance appended for a MIG slice.
     """
 
     start: datetime
@@ -62,7 +62,7 @@ class PodCost(Shape):
 
 @record
 class NodePrice(Shape):
-    """A stretch of time at one price per hour of the whole node."""
+    """An interval at one price per hour of the whole node."""
 
     start: datetime
     end: datetime
@@ -90,11 +90,12 @@ class BillRow(Shape):
 
 @record
 class BilledMachine:
-    """What bills say of a node's machine in the charge periods that touch the period: all of it, and its first rows.
+    """The charges of a node's machine that overlap the period: totals and the first rows.
 
-    `pooled_cost` is what its hours come to at the price of the machines that it shares commitments with. `discount_cost`,
-    below 0 and part of `cost`, is what rows of discounts took off; `first_discount_rows` names the first as file:row.
-    `more_rows` are those besides the first rows; with these and `discount_cost`, `more_cost` adds up to `cost`.
+    `pooled_cost` is the cost of its hours at the mean price of the machines that share commitments with it.
+    `discount_cost`, below 0 and part of `cost`, is the sum of discount rows; `first_discount_rows` names the first as
+    file:row. `more_rows` counts the rows after the first; their cost and `discount_cost` are in `more_cost`, which
+    adds up to `cost`.
     """
 
     instance_key: str
@@ -113,7 +114,7 @@ class BilledMachine:
 
 @record
 class NodeCost:
-    """A node and who pays for it: its parts add up to node_cost, and so do the sums by price source."""
+    """A node and the shares of its cost: they add up to node_cost, like the sums by price source."""
 
     cluster: str
     node: str
@@ -136,7 +137,10 @@ class NodeCost:
 
 @record
 class CostExplained(Shape):
-    """The answer. Costs in `currency`, the dearest first; the workloads' add up to `cost`, and so do the nodes' and the pods'."""
+    """The answer. Costs are in `currency`, the most expensive first.
+
+    The costs of workloads, of nodes and of pods each add up to `cost`.
+    """
 
     period: Period
     period_name: str
@@ -154,7 +158,7 @@ class CostExplained(Shape):
 
 @record
 class TeamExplained(Shape):
-    """What `gpucost explain team` prints: whose cost it is, and the answer."""
+    """The output of `gpucost explain team`: the team and the answer."""
 
     team: str
     answer: CostExplained
@@ -164,7 +168,7 @@ class TeamExplained(Shape):
 
 @record
 class NamespaceExplained(Shape):
-    """What `gpucost explain namespace` prints: whose cost it is, and the answer."""
+    """The output of `gpucost explain namespace`: the namespace and the answer."""
 
     namespace: str
     answer: CostExplained
@@ -174,7 +178,7 @@ class NamespaceExplained(Shape):
 
 @record
 class WorkloadExplained(Shape):
-    """What `gpucost explain workload` prints: whose cost it is, and the answer."""
+    """The output of `gpucost explain workload`: the workload and the answer."""
 
     workload: str
     answer: CostExplained
@@ -183,9 +187,9 @@ class WorkloadExplained(Shape):
 
 
 def explain_cost(con: DuckDBPyConnection, config: Config, query: Query, most_rows: int) -> CostExplained:
-    """Where the cost of the query's teams, namespaces and workloads comes from; of a machine's charges the first `most_rows`.
+    """The cost of the query's teams, namespaces and workloads, with the first `most_rows` charges per machine.
 
-    Works on a read-only connection; makes temporary tables. Raises GpucostError where a filter names nothing there is.
+    Works on a read-only connection; makes temporary tables. Raises GpucostError if a filter matches nothing.
     """
     prepare(con, query, config.tz)
     check_names(con, query)
@@ -194,7 +198,7 @@ def explain_cost(con: DuckDBPyConnection, config: Config, query: Query, most_row
     ]
     if not workloads:
         raise GpucostError(
-            f"there is no data for {query.period_name}", "gpucost report shows the newest month with data"
+            f"no data for {query.period_name}", "gpucost report shows the newest month with data"
         )
     bounds = query.period.bounds
     prices = grouped(
@@ -224,7 +228,7 @@ def explain_cost(con: DuckDBPyConnection, config: Config, query: Query, most_row
     )
 
 
-# The prices of the nodes that those asked for were on, where they count: in collected time, and a bill's beyond it.
+# The prices of the selected pods' nodes during the time that they count: collected time, and billed time beyond it.
 _PRICES = """
 SELECT p.node_id, greatest(p.from_ms, c.from_ms, $from_ms) AS from_ms, least(p.to_ms, c.to_ms, $to_ms) AS to_ms,
     p.price_per_hour, p.price_source, p.price_as_of

@@ -1,4 +1,4 @@
-"""What a node costs per hour at a moment, and why."""
+"""A node's price per hour at a moment, and its source."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from gpucost.render.view import Document, Section, Table, Texts, figure, text
 
 def explain_node(
     request: Request,
-    name: Annotated[str, argument("NAME", "The node, as Kubernetes names it.")],
+    name: Annotated[str, argument("NAME", "The node's name in Kubernetes.")],
     at: Annotated[
         str | None,
         Option(
-            "The moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. "
-            "Default: the last at which the node was up.",
+            "Moment: 2026-10-01 (local midnight), 2026-10-01T06:00 (local), 2026-10-01T06:00Z. Default: "
+            "the last moment at which the node was up.",
             "TIME",
         ),
     ] = None,
-    cluster: Annotated[str | None, Option("Its cluster, where several have such a node.", "NAME")] = None,
+    cluster: Annotated[
+        str | None, Option("The node's cluster, if several have a node of that name.", "NAME")
+    ] = None,
 ) -> Document:
-    """Say what a node costs per hour at a moment, and why.
+    """Show a node's price per hour at a moment, and its source.
 
-    Lists every price that fits it in the order in which they count, and what currency rates and discounts make of the
-    first.
+    Lists every matching price in order of precedence, and the exchange rates and discounts applied to the first.
 
     \b
     Examples:
@@ -46,13 +47,13 @@ def explain_node(
     facts = (
         f"up {iso(node.up_from)} .. {iso(node.up_to)}",
         f"at {iso(answer.at)}",
-        f"in {place or 'no known place'}",
-        f"is {node.instance_type or 'no known instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
+        f"in {place or 'an unknown place'}",
+        f"is {node.instance_type or 'an unknown instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
     )
     return Document(
         title=f"Node {node.node} in cluster {node.cluster}",
         currency=answer.currency,
-        sections=(Texts("What it is", facts), *_prices(answer)),
+        sections=(Texts("Properties", facts), *_prices(answer)),
         whole_in="json",
         name="explain.node",
         data=answer,
@@ -61,18 +62,18 @@ def explain_node(
 
 
 def _prices(answer: NodeExplained) -> Iterator[Section]:
-    """Every price that fits the node, and what is made of the first."""
+    """Every matching price, and the steps from the first to the node's price."""
     if not answer.candidates:
         yield Texts(
             "Price",
             (
-                "no price fits it then: it costs nothing in the figures",
+                "no price matches at that time: the node has no cost in the figures",
                 *([f"fix: {answer.fix}"] if answer.fix else []),
             ),
         )
         return
     yield Table.of(
-        "Prices that fit it, the first one wins",
+        "Matching prices; the first one wins",
         answer.candidates,
         (
             figure(lambda one: f"{one.price_per_hour.normalize():f}", "Price per hour"),

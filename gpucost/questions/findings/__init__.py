@@ -1,36 +1,27 @@
-"""What to do about waste: findings, the most expensive first, each with the command that shows its saving."""
+"""Findings: advice about waste, the largest saving first, each with the command that shows its saving."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
-from gpucost.options import WHOSE, Names, Option, WorkloadSelection
+from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period
-from gpucost.pipeline import read_attributed
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items
-from gpucost.store.sqlfiles import column
 from gpucost.store.usage import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from duckdb import DuckDBPyConnection
-
     from gpucost.config.model import Config
     from gpucost.questions.findings.kinds import Finding, Findings
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
-
-_WITHOUT_USERS = (
-    "SELECT message FROM warnings WHERE code = 'host_without_users' AND to_ms > $from_ms AND from_ms < $to_ms"
-)
 
 
 def findings(
@@ -48,7 +39,7 @@ def findings(
     ] = None,
     top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
 ) -> Document:
-    """List what to do about waste, the largest saving first, each with the command that shows the saving.
+    """List advice about waste, the largest saving first, each with the command that shows the saving.
 
     Savings come first, then upper bounds: the cost of waste, or savings that need other work first. Each saving is the answer of
     its `gpucost whatif` command on the same store; no GPU-hour is in two findings. Markdown, HTML and JSON have patches to apply.
@@ -63,41 +54,34 @@ def findings(
       gpucost findings --team research --min-cost 500
       gpucost findings --last 30d --format json
     """
-    from gpucost.questions.findings.kinds import Finding, FindingsAnswer
+    from gpucost.questions.findings.kinds import Finding
 
     settings, query = request.settings, request.query(workloads=workload)
     if minimum is not None:
         limits = settings.findings.model_copy(update={"minimum_per_month": minimum})
         settings = settings.model_copy(update={"findings": limits})
-    if any(query.filters.values()):
-        read_attributed(settings, request.store, partial(_check_names, query))
+    with request.attributed().read() as con:
+        period = request.period
+        error = unknown_name(con, period.start_ms, period.end_ms, query.period_name, query.filters)
+    if error:
+        raise error
     with request.status() as tell:
         found = findings_of(settings, request.store, query, tell)
     request.note_gaps(request.clusters)
-    with request.store.read() as con:
-        for message in column(con, _WITHOUT_USERS, request.period.bounds):
-            request.note(f"note: {message}")
-    shown = replace(found, findings=found.findings[:top])
-    parts = ("Savings", shown.savings), ("Upper bounds", shown.upper_bounds)
-    sections = [finding_items(several, settings.currency, title) for title, several in parts if several]
+    shown = found.findings[:top]
+    savings = tuple(one for one in shown if not one.is_bound)
+    answer = replace(found, savings=savings, upper_bounds=shown[len(savings) :])
+    parts = ("Savings", answer.savings), ("Upper bounds", answer.upper_bounds)
     return Document(
         title=f"Findings: {', '.join(filter(None, (request.scope_name, request.period_name)))}",
         subtitle=headline(found, settings.currency),
         currency=settings.currency,
-        sections=tuple(sections),
-        name="findings",
-        data=FindingsAnswer(
-            request.period,
-            settings.currency,
-            found.minimum_per_month,
-            found.saving_per_month,
-            found.freed_capacity_per_month,
-            found.at_most_per_month,
-            found.passed_over,
-            shown.savings,
-            shown.upper_bounds,
+        sections=tuple(
+            finding_items(several, settings.currency, title) for title, several in parts if several
         ),
-        flat=table(shown.findings, columns_of(Finding)),
+        name="findings",
+        data=answer,
+        flat=table(shown, columns_of(Finding)),
     )
 
 
@@ -107,17 +91,10 @@ TITLE = "What to do about it"
 def read_findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """The findings of a period; `tell` is called with what is being done."""
+    """The findings of a period; `tell` gets the current step."""
     from gpucost.questions.findings import savings
 
     return savings.findings(config, store, period, tell)
-
-
-def _check_names(query: Query, con: DuckDBPyConnection) -> None:
-    """Raise GpucostError for a name that held no GPUs in the period."""
-    period = query.period
-    if error := unknown_name(con, period.start_ms, period.end_ms, query.period_name, query.filters):
-        raise error
 
 
 def findings_of(
@@ -126,29 +103,11 @@ def findings_of(
     """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
     if query.users:
         raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
-    return narrowed(read_findings(config, store, query.period, tell), query)
-
-
-def narrowed(found: Findings, selection: WorkloadSelection | Query) -> Findings:
-    """The findings about a part of the fleet, with the ranks that they have among all."""
-    teams, namespaces, clusters = selection.teams, selection.namespaces, selection.clusters
-    workloads = selection.workloads
-
-    def is_about(one: Finding) -> bool:
-        return (
-            (not teams or bool(set((one.team or "").split(", ")) & set(teams)))
-            and (not namespaces or one.namespace in namespaces)
-            and (not clusters or one.cluster in clusters)
-            and (not workloads or one.is_about(workloads))
-        )
-
-    if not any((teams, namespaces, clusters, workloads)):
-        return found
-    return replace(found, findings=tuple(filter(is_about, found.findings)), passed_over=0)
+    return read_findings(config, store, query.period, tell).narrowed(query)
 
 
 def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -> Items:
-    """What each is worth a month, whose it is, its evidence, what to do, and the command that shows the saving."""
+    """The saving a month of each, its owner, evidence, advice, and the command that shows the saving."""
 
     def item(one: Finding) -> Item:
         owner = ", ".join(filter(None, (one.namespace, one.team and f"team {one.team}")))
@@ -172,19 +131,19 @@ def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -
     return Items(tuple(map(item, findings)), title)
 
 
-def headline(findings: Findings, currency: str) -> str:
-    """How many there are, and what their commands show together."""
+def headline(found: Findings, currency: str) -> str:
+    """The number of findings and the sums of their savings."""
     amounts = (
-        findings.minimum_per_month,
-        findings.saving_per_month,
-        findings.freed_capacity_per_month,
-        findings.at_most_per_month,
+        found.minimum_per_month,
+        found.saving_per_month,
+        found.freed_capacity_per_month,
+        found.at_most_per_month,
     )
     least, saving, freed, most = (figure_text(amount, "money", currency, 2) for amount in amounts)
-    count = len(findings.findings)
+    count = len(found.findings)
     if not count:
         return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
-    less = f"; {findings.passed_over} more under {least}" if findings.passed_over else ""
+    less = f"; {found.passed_over} more under {least}" if found.passed_over else ""
     return (
         f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
         f"free on nodes that stay; upper bounds: {most}, the cost of waste, or savings that need work first."

@@ -1,6 +1,6 @@
 -- reads: waste_rows, nodes, allocations; $from_ms, $to_ms the period
--- writes: nothing; answers unallocated GPUs by cluster, model, capacity type, bucket and whether the machines are own ones, with the most GPUs that pods held at once there
--- invariant: one row per (cluster, gpu_model, capacity_type, bucket, is_own); costs add up to those of waste_rows without an allocation
+-- writes: nothing; answers unallocated GPUs by cluster, model, capacity type, bucket and own machines or not, with the most GPUs that pods held at once
+-- invariant: one row per (cluster, gpu_model, capacity_type, bucket, is_own); costs add up to the cost of waste_rows without an allocation
 WITH machines AS (
     SELECT cluster, node, bool_and(coalesce(provider, '') = '' AND coalesce(instance_type, '') = '') AS is_own FROM nodes GROUP BY ALL
 ),

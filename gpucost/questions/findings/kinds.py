@@ -1,4 +1,4 @@
-"""Kinds of findings: what to do about waste, what it saves, and the command that shows the saving (docs/findings.md)."""
+"""Kinds of findings: advice about waste, its saving, and the command that shows the saving (docs/findings.md)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from decimal import Decimal
-from fnmatch import fnmatchcase
-from itertools import product, starmap
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows
@@ -20,7 +19,7 @@ from gpucost.records import grouped, grouped_by, keyed_record, record
 from gpucost.render.templates import fill
 from gpucost.shapes import Shape
 from gpucost.whatif.flags import total
-from gpucost.whatif.fleet import Row, Workload
+from gpucost.whatif.fleet import NodeKey, Row, Scope, Workload, is_fitting
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -28,15 +27,19 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.options import WorkloadSelection
+    from gpucost.questions.report.query import Query
 
-# An hour of the day is idle if GPUs are idle for this share of it. Shorter pauses, in hours, stay on.
+# An hour of the day is idle if GPUs are idle for this share of it. Pauses under _SHORTEST hours stay on.
 _IDLE = 0.8
 _SHORTEST = 3
 _HOURS = 24
 _LITTLE_USED = 0.5
 _NUMBER = re.compile(r"([-_.])\d+$")
-_IDLE_MINUTES = (("--idle-minutes", "60"),)
-_EMPTY_MINUTES = (("--empty-minutes", "10"),)
+# The options of a Scope, in the order of its fields.
+_SCOPE = ("--team", "--namespace", "--workload", "--cluster")
+_IDLE_MINUTES = ("--idle-minutes", "60")
+_EMPTY_MINUTES = ("--empty-minutes", "10")
 _OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
 
 # Each kind: its title, its advice, and the what-ifs that price it. If several kinds fit a workload, the first one takes it.
@@ -59,49 +62,34 @@ KINDS: dict[str, tuple[str, ...]] = {
     "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
 }
 
-Options = tuple[tuple[str, str], ...]
-Wasted = tuple[float, Decimal]  # milliseconds of GPUs, and their cost
-
 
 @record
 class WhatIfQuery:
-    """A what-if over the store's usage. `workloads` are globs; `options` are those of the command."""
+    """A what-if over the store's usage; `options` are the words of the command after its scope."""
 
     command: str
-    cluster: str | None = None
-    namespace: str | None = None
-    workloads: tuple[str, ...] = ()
-    options: Options = ()
-
-    def is_about(self, owner: Workload) -> bool:
-        """Whether it asks for the workload."""
-        cluster, namespace, workload = owner
-        return (
-            self.cluster in (None, cluster)
-            and self.namespace in (None, namespace)
-            and any(is_fitting(workload, glob) for glob in self.workloads)
-        )
+    scope: Scope = Scope()
+    options: tuple[str, ...] = ()
 
     def words(self, period: tuple[str, ...]) -> str:
         """The command line, for a shell; `period` are the words that name the period."""
-        scope = [("--cluster", self.cluster), ("--namespace", self.namespace)]
-        scope += [("--workload", workload) for workload in self.workloads]
         words = ["gpucost", "whatif", self.command, *period]
-        for name, value in (*scope, *self.options):
-            words += [name, value] if value else []
-        return shlex.join(words)
+        for flag, names in zip(_SCOPE, astuple(self.scope), strict=True):
+            for name in names:
+                words += flag, name
+        return shlex.join((*words, *self.options))
 
 
 class WhatIfResult(NamedTuple):
-    """A what-if's answer over the period: cash that leaves the bill, and the cost of GPUs freed on nodes that stay.
+    """The answer of a what-if in money: cash that leaves the bill, and the cost of GPUs freed on nodes that stay.
 
-    `needs_work` is cash that is saved after other work.
+    `needs_work` is cash saved after other work; `cost` is today's.
     """
 
-    cost: Decimal
     saving: Decimal
-    needs_work: Decimal = ZERO
-    freed: Decimal = ZERO
+    freed: Decimal
+    needs_work: Decimal
+    cost: Decimal
 
 
 @keyed_record
@@ -110,11 +98,11 @@ class Finding(Shape):
 
     `freed_capacity_cost` is the cost of GPUs that would be free on nodes that stay: capacity for other work, not cash.
     `is_bound`: `saving` is an upper bound: no command shows it (then it is the cost of the waste), or it needs work first.
-    `patch` is YAML to apply.
+    `patch` is YAML to apply. The what-if of `questions` with the largest saving gives the figures.
     """
 
-    # the workloads that it is about, and the capacity types of nodes that stood empty
-    HIDDEN = ("owners", "empty")
+    # the workloads that it is about, the capacity types of empty nodes, and its what-ifs
+    HIDDEN = ("owners", "empty", "questions")
 
     rank: int = 0
     kind: str
@@ -126,7 +114,7 @@ class Finding(Shape):
     evidence: str
     waste_gpu_hours: float
     cost: Decimal
-    saving: Decimal
+    saving: Decimal = ZERO
     saving_per_month: Decimal = ZERO
     freed_capacity_cost: Decimal = ZERO
     freed_capacity_per_month: Decimal = ZERO
@@ -137,72 +125,23 @@ class Finding(Shape):
     patch: str | None
     owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
-
-    def is_about(self, globs: Iterable[str]) -> bool:
-        """Whether one of the globs fits one of its workloads."""
-        names = [workload for _, _, workload in self.owners]
-        return any(starmap(is_fitting, product(names, globs)))
-
-
-class Candidate(NamedTuple):
-    """Waste that may become a finding, with the cost of the waste. The what-if of `questions` that saves most decides."""
-
-    finding: Finding
     questions: tuple[WhatIfQuery, ...] = ()
 
 
 @record
 class Freed:
-    """What findings with cash would free: workloads, and nodes of some capacity types that stood empty."""
+    """The capacity that findings with cash would free: workloads, and empty nodes of some capacity types."""
 
     owners: frozenset[Workload] = frozenset()
     empty: frozenset[str] = frozenset()
 
 
 @record
-class Findings:
-    """Savings that a command shows, the largest first, then upper bounds. `passed_over` counts those under the minimum."""
+class Findings(Shape):
+    """Savings that a command shows, the largest first, and upper bounds, with their sums per month.
 
-    findings: tuple[Finding, ...]
-    minimum_per_month: Decimal
-    passed_over: int
-
-    @property
-    def savings(self) -> tuple[Finding, ...]:
-        """Findings with a saving that their command shows."""
-        return tuple(found for found in self.findings if not found.is_bound)
-
-    @property
-    def upper_bounds(self) -> tuple[Finding, ...]:
-        """Findings with an upper bound of the saving."""
-        return tuple(found for found in self.findings if found.is_bound)
-
-    @property
-    def saving_per_month(self) -> Decimal:
-        """The sum of savings, without upper bounds."""
-        return total(found.saving_per_month for found in self.savings)
-
-    @property
-    def freed_capacity_per_month(self) -> Decimal:
-        """The cost of GPUs that the savings free on nodes that stay."""
-        return total(found.freed_capacity_per_month for found in self.savings)
-
-    @property
-    def at_most_per_month(self) -> Decimal:
-        """The sum of upper bounds."""
-        return total(found.saving_per_month for found in self.upper_bounds)
-
-    @property
-    def freed(self) -> Freed:
-        """What savings free, but for commitments."""
-        cash = [found for found in self.savings if found.saving and found.kind != "steady_on_demand"]
-        owners, empty = (found.owners for found in cash), (found.empty for found in cash)
-        return Freed(frozenset().union(*owners), frozenset().union(*empty))
-
-
-@record
-class FindingsAnswer(Shape):
-    """What `gpucost findings` prints: sums of all findings, and the first of them."""
+    `passed_over` counts findings under the minimum.
+    """
 
     period: Period
     currency: str
@@ -214,17 +153,53 @@ class FindingsAnswer(Shape):
     savings: tuple[Finding, ...]
     upper_bounds: tuple[Finding, ...]
 
+    @classmethod
+    def of(
+        cls, findings: Sequence[Finding], passed_over: int, period: Period, currency: str, minimum: Decimal
+    ) -> Findings:
+        """These findings, and their sums."""
+        savings = tuple(found for found in findings if not found.is_bound)
+        bounds = tuple(found for found in findings if found.is_bound)
+        saving, freed, at_most = (
+            total(found.saving_per_month for found in savings),
+            total(found.freed_capacity_per_month for found in savings),
+            total(found.saving_per_month for found in bounds),
+        )
+        return cls(period, currency, minimum, saving, freed, at_most, passed_over, savings, bounds)
 
-def is_fitting(workload: str, glob: str) -> bool:
-    """Whether the glob fits the workload, with or without its kind, or is its name."""
-    names = workload, workload.partition("/")[2]
-    return glob in names or any(fnmatchcase(name, glob) for name in names)
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Savings, then upper bounds."""
+        return self.savings + self.upper_bounds
+
+    def narrowed(self, selection: WorkloadSelection | Query) -> Findings:
+        """The findings about a part of the fleet, with their ranks among all."""
+        teams = set(selection.teams)
+        scope = Scope(selection.teams, selection.namespaces, selection.workloads, selection.clusters)
+
+        def is_about(one: Finding) -> bool:
+            if not one.owners:
+                return one.cluster in scope.clusters and not scope.is_narrowed
+            in_team = not teams or not teams.isdisjoint((one.team or "").split(", "))
+            return in_team and any(map(scope.fits, one.owners))
+
+        if scope == Scope():
+            return self
+        about = tuple(filter(is_about, self.findings))
+        return self.of(about, 0, self.period, self.currency, self.minimum_per_month)
+
+    @property
+    def freed(self) -> Freed:
+        """The capacity that savings free, without advice to commit."""
+        cash = [found for found in self.savings if found.saving and found.kind != "steady_on_demand"]
+        owners, empty = (found.owners for found in cash), (found.empty for found in cash)
+        return Freed(frozenset().union(*owners), frozenset().union(*empty))
 
 
 def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, str] | None:
-    """(hours, weekdays) that it is needed, as `whatif schedule` takes them; None where it is never idle for long, or always.
+    """(hours, weekdays) that a service is needed, as `whatif schedule` takes them; None if it is never idle for long, or always.
 
-    `rows` tell active_gpu_ms and idle_gpu_ms of epoch hours.
+    `rows` have active_gpu_ms and idle_gpu_ms of epoch hours.
     """
     # by whether it is a weekend, and the hour of the day
     idle, measured = (defaultdict[tuple[bool, int], float](float) for _ in range(2))
@@ -235,22 +210,20 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
         measured[key] += row["idle_gpu_ms"] + row["active_gpu_ms"]
 
     def is_idle(hour: int, *weekends: bool) -> bool:
-        time = sum(measured[weekend, hour] for weekend in weekends)
-        return time > 0 and sum(idle[weekend, hour] for weekend in weekends) >= _IDLE * time
+        time = sum(measured[weekend, hour % _HOURS] for weekend in weekends)
+        return time > 0 and sum(idle[weekend, hour % _HOURS] for weekend in weekends) >= _IDLE * time
 
     needed = [not is_idle(hour, False, True) for hour in range(_HOURS)]
     if not any(needed):
         return None
-    # how long nothing is needed from each hour on, midnight no border
+    # the length of the pause that begins at each hour; pauses run past midnight
     pauses = [[*needed, *needed].index(True, begin) - begin for begin in range(_HOURS)]
     length = max(pauses)
-    begin = pauses.index(length)
-    opens, closes = begin + length, begin
+    closes = pauses.index(length)
     if length < _SHORTEST:
-        length = opens = closes = 0
-    weekends_off = all(
-        is_idle(hour, True) for hour in range(_HOURS) if (hour - opens) % _HOURS < _HOURS - length
-    )
+        length = closes = 0
+    opens = closes + length
+    weekends_off = all(is_idle(hour, True) for hour in range(opens, closes + _HOURS))
     if not length and not weekends_off:
         return None
     return f"{opens % _HOURS:02}:00-{closes or _HOURS:02}:00", "mon-fri" if weekends_off else "mon-sun"
@@ -259,17 +232,16 @@ def open_hours(rows: Iterable[Mapping[str, Any]], tz: ZoneInfo) -> tuple[str, st
 class Candidates:
     """All waste that may become a finding, from the tables waste_rows and activity_use and the attributed ones.
 
-    `workloads` and `free` (GPUs that no pod held) are rows with the columns of the SQL.
+    `workloads` and `free` (unallocated GPUs) are rows with the columns of the SQL.
     """
 
     def __init__(self, con: DuckDBPyConnection, config: Config, period: Period) -> None:
         self.workloads = answer_rows(con, "gpucost.questions.findings", "workloads", period.bounds)
         self.free = answer_rows(con, "gpucost.questions.findings", "free_gpus", period.bounds)
         self.config = config
-        self.has_clusters = len({row["cluster"] for row in (*self.workloads, *self.free)}) > 1
         self.places = grouped_by(self.workloads, "cluster", "namespace")
 
-    def all(self) -> Iterator[Candidate]:
+    def all(self) -> Iterator[Finding]:
         """All candidates, kind by kind."""
         yield from self._idle("idle_notebook", "development", "user_away", "forgotten")
         yield from self._idle("idle_workload", "other", "idle")
@@ -281,206 +253,192 @@ class Candidates:
         yield from self._on_demand("on_demand_training", training, fill("patches/on-spot.yml"))
         yield from self._on_demand("steady_on_demand", self._of_types("inference"), None)
         yield from self._advice("data_stall", "data_stall", "idle while it ran")
-        yield from self._advice("lost_work", "failed_restarted", "lost by pods that failed")
+        yield from self._advice("failed_restarted", "lost_work", "lost by pods that failed")
         yield from self._free_gpus()
 
     def _of_types(self, *types: str) -> list[Row]:
         return [row for row in self.workloads if row["workload_type"] in types]
 
-    def _idle(self, kind: str, workload_type: str, *buckets: str) -> Iterator[Candidate]:
+    def _idle(self, kind: str, workload_type: str, *buckets: str) -> Iterator[Finding]:
         """Workloads of one node are one finding: the node goes away only if all of them release it."""
-        wasteful = [row for row in self._of_types(workload_type) if _wasted([row], *buckets)[1] > 0]
+        wasteful = [row for row in self._of_types(workload_type) if _wasted([row], *buckets)]
         for rows in _on_shared_nodes(wasteful):
-            names = _names(rows)
             active = max(row["active_to_ms"] or 0 for row in rows)
             words = f"idle; last active {self._moment(active)}" if active else "idle; never active"
-            waste = _wasted(rows, *buckets)
-            yield self._candidate(kind, rows, names, waste, words, options=_IDLE_MINUTES)
+            yield self._about(kind, rows, _names(rows), _wasted(rows, *buckets), words, options=_IDLE_MINUTES)
 
-    def _over_requested(self) -> Iterator[Candidate]:
-        for family, rows in _families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
-            unused, held = (sum(row[name] for row in rows) for name in ("unused_gpu_ms", "held_gpu_ms"))
-            cost = total(row["cost"] for row in rows) * Decimal(str(round(unused / held, 9)))
+    def _over_requested(self) -> Iterator[Finding]:
+        for names, rows in self._families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
+            unused = sum(row["unused_gpu_ms"] for row in rows)
             most, used = (max(row[name] for row in rows) for name in ("asked", "most_used"))
             words = f"on GPUs never used; requests {most:g} GPUs, never used more than {used}"
-            patch = patches.smaller_request(family, rows[0]["namespace"], most, used)
-            scope = self._scope(family, rows)
-            yield self._candidate(
-                "over_requested", rows, (family,), (unused, cost), words, scope=scope, patch=patch
-            )
+            patch = patches.smaller_request(", ".join(names), rows[0]["namespace"], most, used)
+            yield self._about("over_requested", rows, names, unused, words, patch=patch)
 
-    def _spare(self, row: Row) -> Iterator[Candidate]:
+    def _spare(self, row: Row) -> Iterator[Finding]:
         """A service with GPUs to spare."""
         waste, busy = _wasted([row], "over_provisioned"), row["p95"]
         is_little_used = busy is not None and busy < _LITTLE_USED
-        if row["gpus_per_pod"] >= 1 and (waste[1] > 0 or is_little_used):
-            waste = waste if waste[1] > 0 else _wasted([row], "off_peak_idle")
-            words = f"idle or to spare; {_busiest(row)}"
-            yield self._candidate("over_provisioned", [row], (row["workload"],), waste, words)
+        if row["gpus_per_pod"] >= 1 and (waste or is_little_used):
+            waste = waste or _wasted([row], "off_peak_idle")
+            yield self._about(
+                "over_provisioned", [row], _names([row]), waste, f"idle or to spare; {_busiest(row)}"
+            )
 
-    def _off_peak(self, row: Row) -> Iterator[Candidate]:
+    def _off_peak(self, row: Row) -> Iterator[Finding]:
         """A service that is idle in some hours of the day."""
-        waste, name = _wasted([row], "off_peak_idle"), row["workload"]
-        hours = open_hours(row["hours"], self.config.tz) if waste[1] > 0 else None
+        waste = _wasted([row], "off_peak_idle")
+        hours = open_hours(row["hours"], self.config.tz) if waste else None
         if hours:
-            options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
+            options = ("--office-hours", hours[0], "--weekdays", hours[1])
             words = f"idle; needed {hours[0]}, {hours[1]}; {_busiest(row)}"
-            timezone, most = self.config.timezone, row["most_pods"]
-            patch = patches.scaled_down(name, row["namespace"], timezone, *hours, replicas=most)
-            yield self._candidate("off_peak", [row], (name,), waste, words, options=options, patch=patch)
+            patch = patches.scaled_down(
+                row["workload"], row["namespace"], self.config.timezone, *hours, replicas=row["most_pods"]
+            )
+            yield self._about("off_peak", [row], _names([row]), waste, words, options=options, patch=patch)
 
-    def _on_demand(self, kind: str, rows: Sequence[Row], patch: str | None) -> Iterator[Candidate]:
-        """Workloads of which a part was on demand, each namespace's together."""
+    def _on_demand(self, kind: str, rows: Sequence[Row], patch: str | None) -> Iterator[Finding]:
+        """Workloads that were on demand for a time, one finding per namespace."""
         for place in grouped_by(rows, "cluster", "namespace").values():
-            families, members, scope = list[str](), list[Row](), tuple[str, ...]()
-            for family, runs in _families(place):
-                if any(row["on_demand_cost"] > 0 for row in runs):
-                    families.append(family)
+            families, members = list[str](), list[Row]()
+            for names, runs in self._families(place):
+                if any(row["on_demand_gpu_ms"] for row in runs):
+                    families += names
                     members += runs
-                    scope += self._scope(family, runs)
             if members:
                 gpu_ms = sum(row["on_demand_gpu_ms"] for row in members)
-                waste = (gpu_ms, total(row["on_demand_cost"] for row in members))
-                yield self._candidate(kind, members, families, waste, "on demand", scope=scope, patch=patch)
+                yield self._about(kind, members, families, gpu_ms, "on demand", patch=patch)
 
-    def _advice(self, kind: str, bucket: str, words: str) -> Iterator[Candidate]:
+    def _advice(self, bucket: str, kind: str, words: str) -> Iterator[Finding]:
         """Waste without a what-if: its cost is an upper bound."""
-        for family, rows in _families(row for row in self.workloads if bucket in row["buckets"]):
-            yield self._candidate(kind, rows, (family,), _wasted(rows, bucket), words)
+        for names, rows in self._families(row for row in self.workloads if bucket in row["buckets"]):
+            cost = total(row["buckets"][bucket][1] for row in rows)
+            yield self._about(kind, rows, names, _wasted(rows, bucket), words, saving=cost)
 
-    def _free_gpus(self) -> Iterator[Candidate]:
-        """GPUs that no pod held: nodes that stood empty, by cluster, and GPUs that were free on nodes in use."""
+    def _free_gpus(self) -> Iterator[Finding]:
+        """Unallocated GPUs: empty nodes, by cluster, and free GPUs on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
         for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
             finding = _of_free("empty_nodes", rows, "that no pod held for long")
             if is_own:
-                yield Candidate(replace(finding, advice=_OWN_MACHINES))
+                yield replace(finding, advice=_OWN_MACHINES)
                 continue
             patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
-            question = WhatIfQuery("schedule", cluster if self.has_clusters else None, options=_EMPTY_MINUTES)
-            yield Candidate(replace(finding, patch=patch), (question,))
+            question = WhatIfQuery("schedule", Scope(clusters=(cluster,)), _EMPTY_MINUTES)
+            yield replace(finding, patch=patch, saving=ZERO, questions=(question,))
         for row in self.free:
             if row["bucket"] == "between_jobs":
-                yield Candidate(_of_free("between_jobs", [row], "that were free on nodes in use"))
+                yield _of_free("between_jobs", [row], "that were free on nodes in use")
 
-    def _candidate(
+    def _about(
         self,
         kind: str,
         rows: Sequence[Row],
         names: Sequence[str],
-        waste: Wasted,
+        gpu_ms: float,
         words: str,
         *,
-        scope: tuple[str, ...] = (),
-        options: Options = (),
-        patch: str | None = None,
-    ) -> Candidate:
-        """A candidate about workloads called `names`, in commands `scope`; `words` continue "1.0 of 2.0 GPU-hours"."""
+        options: tuple[str, ...] = (),
+        **facts: Any,
+    ) -> Finding:
+        """A candidate about workloads or families `names`; `words` continue "1.0 of 2.0 GPU-hours"."""
         held = sum(row["held_gpu_ms"] for row in rows)
-        measured = sum(row["active_gpu_ms"] for row in rows) + sum(row["idle_gpu_ms"] for row in rows)
+        measured = sum(row["active_gpu_ms"] + row["idle_gpu_ms"] for row in rows)
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
-        evidence = f"{_hours(waste[0]):,.1f} of {_hours(held):,.1f} GPU-hours {words}"
-        evidence += f"; held {self._moment(start)} to {self._moment(end)}"
+        evidence = f"{_hours(gpu_ms):,.1f} of {_hours(held):,.1f} GPU-hours {words}"
         metric, threshold = self.config.activity.device_metric, self.config.idle.threshold_percent
         share = _percent(measured / held) if held else "nothing"
-        finding = _finding(
+        owners = frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows)
+        namespaces = sorted({row["namespace"] for row in rows})
+        scope = Scope((), tuple(namespaces), tuple(names), (rows[0]["cluster"],))
+        return _finding(
             kind,
-            cluster=rows[0]["cluster"],
-            namespace=_namespace(rows),
+            rows,
+            gpu_ms,
+            namespace=namespaces[0] if len(namespaces) == 1 else None,
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
             subject=", ".join(names),
-            evidence=evidence,
-            waste_gpu_hours=_hours(waste[0]),
-            cost=total(row["cost"] for row in rows),
-            saving=waste[1],
+            evidence=f"{evidence}; held {self._moment(start)} to {self._moment(end)}",
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
-            patch=patch,
-            owners=frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows),
+            owners=owners,
+            questions=tuple(WhatIfQuery(command, scope, options) for command in KINDS[kind][2:]),
+            **facts,
         )
-        cluster = finding.cluster if self.has_clusters else None
-        where = cluster, finding.namespace, scope or tuple(names), options
-        return Candidate(finding, tuple(WhatIfQuery(command, *where) for command in KINDS[kind][2:]))
 
-    def _scope(self, family: str, rows: Sequence[Row]) -> tuple[str, ...]:
-        """The family's glob; if it fits other workloads of the namespace, too: the names of all rows."""
-        others = self.places[rows[0]["cluster"], rows[0]["namespace"]]
-        fitting = [row for row in others if is_fitting(row["workload"], family)]
-        return (family,) if len(fitting) == len(rows) else _names(rows)
+    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[tuple[str, ...], list[Row]]]:
+        """Names and rows of workloads of a namespace, with runs together: `Job/sweep-1` and `-2` as `Job/sweep-*`.
+
+        If the pattern fits other workloads, too, the names are those of the runs.
+        """
+        families = grouped(
+            ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
+        )
+        for (cluster, namespace, glob), members in families.items():
+            fitting = [one for one in self.places[cluster, namespace] if is_fitting(one["workload"], glob)]
+            yield (glob,) if len(fitting) == len(members) > 1 else _names(members), members
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
-
-
-def _families(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Workloads of a namespace, runs of one name together: `Job/sweep-1` and `-2` under `Job/sweep-*`."""
-    families = grouped(
-        ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
-    )
-    for (_, _, glob), members in families.items():
-        yield glob if len(members) > 1 else members[0]["workload"], members
 
 
 def _names(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted({row["workload"] for row in rows}))
 
 
-def _namespace(rows: Iterable[Row]) -> str | None:
-    """The namespace of all rows, if it is the same."""
-    first, *others = {row["namespace"] for row in rows}
-    return None if others else str(first)
-
-
 def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
     """The rows of workloads, grouped by nodes that they share."""
-    groups: list[tuple[set[str], list[Row]]] = []
+    groups: list[tuple[set[NodeKey], list[Row]]] = []
     for row in rows:
-        nodes, members = {f"{row['cluster']}/{node}" for node in row["nodes"]}, [row]
+        nodes, members = {(row["cluster"], node) for node in row["nodes"]}, [row]
         apart = []
-        for other_nodes, others in groups:
-            if nodes & other_nodes:
-                nodes |= other_nodes
-                members = others + members
+        for group in groups:
+            if nodes & group[0]:
+                nodes |= group[0]
+                members = group[1] + members
             else:
-                apart.append((other_nodes, others))
+                apart.append(group)
         groups = [*apart, (nodes, members)]
     return [members for _, members in groups]
 
 
 def _of_free(kind: str, rows: Sequence[Row], words: str) -> Finding:
-    """The finding about free GPUs."""
-    hours, nodes = _hours(sum(row["gpu_ms"] for row in rows)), sum(row["nodes"] for row in rows)
+    """The finding about unallocated GPUs; without a what-if, their cost is an upper bound."""
+    gpu_ms, nodes = sum(row["gpu_ms"] for row in rows), sum(row["nodes"] for row in rows)
     largest = max(rows, key=lambda row: row["cost"])["largest"]
     names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
-    evidence = f"{hours:,.1f} GPU-hours on {nodes} node{'s' if nodes > 1 else ''} {words}, most on {largest}"
-    cost = total(row["cost"] for row in rows)
+    count = f"{nodes} node{'s' if nodes > 1 else ''}"
     return _finding(
         kind,
-        cluster=rows[0]["cluster"],
+        rows,
+        gpu_ms,
+        saving=total(row["cost"] for row in rows),
         namespace=None,
         team=None,
         subject=", ".join(names),
-        evidence=evidence,
-        waste_gpu_hours=hours,
-        cost=cost,
-        saving=cost,
+        evidence=f"{_hours(gpu_ms):,.1f} GPU-hours on {count} {words}, most on {largest}",
         measured="metrics of nodes and pods",
-        patch=None,
         empty=frozenset(row["capacity_type"] for row in rows),
     )
 
 
-def _finding(kind: str, **figures: Any) -> Finding:
+def _finding(kind: str, rows: Sequence[Row], gpu_ms: float, **facts: Any) -> Finding:
     title, advice, *_ = KINDS[kind]
-    return Finding(kind=kind, title=title, advice=advice, command=None, **figures)
+    facts = {"command": None, "patch": None} | facts
+    return Finding(
+        kind=kind,
+        title=title,
+        cluster=rows[0]["cluster"],
+        waste_gpu_hours=_hours(gpu_ms),
+        cost=total(row["cost"] for row in rows),
+        advice=advice,
+        **facts,
+    )
 
 
-def _wasted(rows: Sequence[Row], *buckets: str) -> Wasted:
-    """The sum of these buckets over the workloads."""
-    gpu_ms, cost = 0.0, ZERO
-    for row, bucket in product(rows, buckets):
-        more_ms, more = row["buckets"].get(bucket, (0.0, ZERO))
-        gpu_ms, cost = gpu_ms + more_ms, cost + more
-    return gpu_ms, cost
+def _wasted(rows: Iterable[Row], *buckets: str) -> float:
+    """The GPU-milliseconds of these buckets."""
+    gpu_ms: float = sum(row["buckets"].get(bucket, (0.0,))[0] for row, bucket in product(rows, buckets))
+    return gpu_ms
 
 
 def _percent(share: float) -> str:
@@ -495,58 +453,45 @@ def _hours(gpu_ms: float) -> float:
     return round(gpu_ms / MS_PER_HOUR, 6)
 
 
-def ranked(
-    candidates: Iterable[Candidate],
-    answers: Mapping[WhatIfQuery, WhatIfResult],
-    *,
-    months: Decimal,
-    minimum: Decimal,
-    period: tuple[str, ...],
-) -> Findings:
-    """Findings of `minimum` or more per month; the period is `months` long, and `period` are the words that name it.
+def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding], int]:
+    """Findings of `minimum` or more per month, and how many are under it.
 
     Findings are taken by kind, in the order of KINDS, then by saving. Each takes its workloads, so that no saving counts twice;
-    one under the minimum leaves them to others.
+    a finding under the minimum leaves them to others.
     """
     order = list(KINDS).index
-
-    def place(one: Finding) -> tuple[Any, ...]:
-        names = one.cluster, one.namespace or "", one.subject
-        return order(one.kind), -one.saving, -one.freed_capacity_cost, *names
-
     taken: set[Workload] = set()
     found: list[Finding] = []
     passed_over = 0
-    proposed = [_answered(one, answers, months, minimum, period) for one in candidates]
-    for finding in sorted(proposed, key=place):
-        worth = finding.saving + finding.freed_capacity_cost
+    for finding in sorted(findings, key=lambda one: (order(one.kind), -one.saving, -one.freed_capacity_cost)):
+        worth = finding.saving_per_month + finding.freed_capacity_per_month
         if worth <= 0 or finding.owners & taken:
             continue
-        if worth / months < minimum:
+        if worth < minimum:
             passed_over += 1
             continue
         # advice is about a part of the workload's time
         if finding.command:
             taken |= finding.owners
         found.append(finding)
-    found.sort(key=lambda finding: (finding.is_bound, -finding.saving, -finding.freed_capacity_cost))
-    numbered = (replace(one, rank=rank) for rank, one in enumerate(found, start=1))
-    return Findings(tuple(numbered), minimum, passed_over)
+    found.sort(key=lambda one: (one.is_bound, -one.saving, -one.freed_capacity_cost))
+    return [replace(one, rank=rank) for rank, one in enumerate(found, start=1)], passed_over
 
 
-def _answered(
-    candidate: Candidate,
+def answered(
+    finding: Finding,
     answers: Mapping[WhatIfQuery, WhatIfResult],
     months: Decimal,
     minimum: Decimal,
     period: tuple[str, ...],
 ) -> Finding:
-    """The candidate's finding with the figures of the what-if that saves most, if one answered."""
-    finding, questions = candidate
-    answered = [question for question in questions if question in answers]
-    if answered:
-        best = max(answered, key=lambda question: (answers[question].saving, answers[question].freed))
-        cost, saving, needs_work, freed = answers[best]
+    """The finding with the figures of the what-if that saves most, if one answered.
+
+    The period is `months` long, and `period` are the words that name it.
+    """
+    best = max(filter(answers.get, finding.questions), key=answers.__getitem__, default=None)
+    if best:
+        saving, freed, needs_work, cost = answers[best]
         saving = max(saving, ZERO)
         is_bound = (saving + freed) / months < minimum and needs_work > saving + freed
         finding = replace(
@@ -558,8 +503,6 @@ def _answered(
             command=best.words(period),
             patch=fill("patches/shared-gpus.yml") if best.command == "share" else finding.patch,
         )
-    elif questions:
-        finding = replace(finding, saving=ZERO)
     return replace(
         finding,
         saving_per_month=round(finding.saving / months, 9),

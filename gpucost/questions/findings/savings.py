@@ -1,4 +1,4 @@
-"""What findings would save, as the commands that show it say, all on one reading of the store."""
+"""The savings of findings: the answers of their what-ifs, all on one reading of the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpucost import pipeline
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
-from gpucost.questions.findings.kinds import Candidates, Findings, WhatIfQuery, WhatIfResult, ranked
+from gpucost.questions.findings.kinds import Candidates, Findings, WhatIfQuery, WhatIfResult, answered, ranked
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO
 from gpucost.questions.units.query import quiet_hours
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
-# Less is not extrapolated to a month.
+# Savings of a shorter time are not extrapolated to a month.
 _SHORTEST_MS = 7 * MS_PER_DAY
 
 
 class _Scenarios:
-    """The what-ifs as their commands put them with the options of a question, on usage that is read once."""
+    """What-ifs with the options of a question, as their commands run them, on usage that is read once."""
 
     def __init__(self, config: Config, store: Store, period: Period) -> None:
         self.config, self.period, self.store = config, period, store
@@ -53,15 +53,14 @@ class _Scenarios:
             self.candidates = list(Candidates(con, config, period).all())
             self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
             self._quiet = quiet_hours(con, period)
+            self.collected_ms, _ = read_collected(con, *period.bounds.values())
             commitments = read_covers(con, period, config.currency)
             self.fleet = commitments.marked(read_stored(con, period, Scope()).fleet)
             self._whole = Usage(self.fleet, config.currency, name, "", commitments=commitments)
 
         pipeline.read_attributed(config, store, read, period)
-        # positions in the fleet of pods by machine, and of the parts of a machine's life; the machines of each workload
-        pods, nodes = enumerate(self.fleet.pods), enumerate(self.fleet.nodes)
-        self._pods_on = grouped((_machine(pod.place), at) for at, pod in pods)
-        self._parts_of = grouped((_machine(node.key), at) for at, node in nodes)
+        self._pods_on = grouped((_machine(pod.place), pod) for pod in self.fleet.pods)
+        self._parts_of = grouped((_machine(node.key), node) for node in self.fleet.nodes)
         self._machines_of = grouped((pod.owner, _machine(pod.place)) for pod in self.fleet.pods)
 
     @cached_property
@@ -73,47 +72,48 @@ class _Scenarios:
     def _offers(self) -> list[Node]:
         return rightsize.offers_near(partial(list_prices, self.config), self.fleet.nodes)
 
-    def usage(self, question: WhatIfQuery) -> Usage:
-        """The pods that the question is about, other pods on their nodes; of a cluster alone all of its nodes."""
-        fleet = self.fleet
-        if not question.workloads:
+    def usage(self, scope: Scope) -> Usage:
+        """The pods of the scope, and other pods on their nodes, in the order of the fleet; without workloads all nodes."""
+        if not scope.is_narrowed:
+            clusters = scope.clusters
             return self._whole._replace(
-                fleet=fleet.only(lambda node: question.cluster in (None, node.cluster))
+                fleet=self.fleet.only(lambda node: not clusters or node.cluster in clusters)
             )
-        owners = {owner for owner in self._machines_of if question.is_about(owner)}
-        machines = set(chain.from_iterable(self._machines_of[owner] for owner in owners))
-        held = sorted(chain.from_iterable(self._parts_of[machine] for machine in machines))
-        there = sorted(chain.from_iterable(self._pods_on[machine] for machine in machines))
-        pods = [fleet.pods[at] for at in there]
+        owners = set(filter(scope.fits, self._machines_of))
+        machines = sorted(set(chain.from_iterable(self._machines_of[owner] for owner in owners)))
+        nodes = chain.from_iterable(self._parts_of[machine] for machine in machines)
+        there = chain.from_iterable(self._pods_on[machine] for machine in machines)
+        pods = sorted(there, key=lambda pod: (pod.key, pod.from_ms))
         return self._whole._replace(
-            fleet=Fleet(
-                tuple(fleet.nodes[at] for at in held), tuple(pod for pod in pods if pod.owner in owners)
-            ),
+            fleet=Fleet(tuple(nodes), tuple(pod for pod in pods if pod.owner in owners)),
             others=tuple(pod for pod in pods if pod.owner not in owners),
             is_narrowed=True,
         )
 
-    def schedule(self, question: WhatIfQuery) -> Answer:
-        options, period, tz = dict(question.options), self.period, self.config.tz
+    def answer(self, question: WhatIfQuery) -> Answer:
+        """The answer of the question's command. Raises GpucostError, for example without measurements or offers."""
+        usage = self.usage(question.scope)
+        match question.command:
+            case "schedule":
+                return self._schedule(usage, question.options)
+            case "spot":
+                return spot.answer(SpotQuery(usage, self._market, self.config))
+            case "share":
+                return share.answer(usage, share.Sizing(), self._levels, self._facts)
+            case "rightsize":
+                limits = rightsize.Limits()
+                return rightsize.answer(usage, limits, self._levels, self._facts, self._offers)
+            case _:
+                demand = stored_demand(self._on_offer, usage)
+                return reserve.answer(demand, period=usage.period_name)
+
+    def _schedule(self, usage: Usage, words: tuple[str, ...]) -> Answer:
+        options = dict(zip(words[::2], words[1::2], strict=True))
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
+        tz, period = self.config.tz, self.period
         office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None
         rules = schedule.Rules(idle_minutes=float(minutes) if minutes else None, office=office)
-        return schedule.answer(self.usage(question), rules, self._idle_hour, self._quiet)
-
-    def spot(self, question: WhatIfQuery) -> Answer:
-        return spot.answer(SpotQuery(self.usage(question), self._market, self.config))
-
-    def share(self, question: WhatIfQuery) -> Answer:
-        return share.answer(self.usage(question), share.Sizing(), self._levels, self._facts)
-
-    def rightsize(self, question: WhatIfQuery) -> Answer:
-        return rightsize.answer(
-            self.usage(question), rightsize.Limits(), self._levels, self._facts, self._offers
-        )
-
-    def reserve(self, question: WhatIfQuery) -> Answer:
-        demand = stored_demand(self._on_offer, self.usage(question))
-        return reserve.answer(demand, period=self._whole.period_name)
+        return schedule.answer(usage, rules, self._idle_hour, self._quiet)
 
 
 def _machine(key: NodeKey) -> NodeKey:
@@ -125,29 +125,30 @@ def _machine(key: NodeKey) -> NodeKey:
 def findings(
     config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """What to do about the waste of the period, the dearest first, nothing under [findings] minimum_per_month.
+    """Findings of the period of at least [findings] minimum_per_month, the largest saving first.
 
-    `tell` is called with what is being done. Raises GpucostError where nothing was used in the period.
+    `tell` gets the current step. Raises GpucostError for a period without usage.
     """
     tell("looking for waste")
     scenarios = _Scenarios(config, store, period)
     candidates, minimum = scenarios.candidates, config.findings.minimum_per_month
-    # no what-if saves more than what the workloads cost today
-    worth = [one for one in candidates if one.finding.cost > 0 and one.finding.cost >= minimum / 12]
+    # no what-if saves more than the workloads cost today
+    worth = [one for one in candidates if one.cost > 0 and one.cost >= minimum / 12]
     questions = [question for one in worth for question in one.questions]
-    tell(f"asking {len(questions):,} what-ifs")
+    tell(f"running {len(questions):,} what-ifs")
     answers: dict[WhatIfQuery, WhatIfResult] = {}
     for question in questions:
         try:
-            answer: Answer = getattr(scenarios, question.command)(question)
+            answer = scenarios.answer(question)
         except GpucostError:
-            continue  # nothing was measured, for example, or nothing is on offer
+            continue
         figures = answer.figures
-        needs_work = figures.get("saving_by_suitability", {}).get("needs_work", ZERO)
         freed = figures.get("freed_capacity_cost", ZERO)
-        answers[question] = WhatIfResult(answer.today.cost, answer.saving, needs_work, freed)
-    months = _months(config, store, period, scenarios.fleet)
-    return ranked(candidates, answers, months=months, minimum=minimum, period=period_words(config, period))
+        needs_work = figures.get("saving_by_suitability", {}).get("needs_work", ZERO)
+        answers[question] = WhatIfResult(answer.saving, freed, needs_work, answer.today.cost)
+    months, words = _months(config, period, scenarios.collected_ms), period_words(config, period)
+    proposed = (answered(one, answers, months, minimum, words) for one in candidates)
+    return Findings.of(*ranked(proposed, minimum), period, config.currency, minimum)
 
 
 def period_words(config: Config, period: Period) -> tuple[str, ...]:
@@ -157,15 +158,10 @@ def period_words(config: Config, period: Period) -> tuple[str, ...]:
     return "--from", iso(period.start), "--to", iso(period.end)
 
 
-def _months(config: Config, store: Store, period: Period, fleet: Fleet) -> Decimal:
-    """How many months of 730 hours the collected part of the period stands for; a whole calendar month is one.
-
-    Under seven days stand for a month, too: so little is not extrapolated.
-    """
-    begins = max(period.start_ms, min(node.from_ms for node in fleet.nodes))
-    ends = min(period.end_ms, max(node.to_ms for node in fleet.nodes))
-    with store.read() as con:
-        seen, _ = read_collected(con, begins, ends)
-    if seen < _SHORTEST_MS or (is_month(period, config.tz) and seen == period.end_ms - period.start_ms):
+def _months(config: Config, period: Period, collected_ms: int) -> Decimal:
+    """The collected time in months of 730 hours; a whole calendar month and less than seven days count as one month."""
+    if collected_ms < _SHORTEST_MS or (
+        is_month(period, config.tz) and collected_ms == period.end_ms - period.start_ms
+    ):
         return Decimal(1)
-    return Decimal(seen) / MS_PER_HOUR / HOURS_PER_MONTH
+    return Decimal(collected_ms) / MS_PER_HOUR / HOURS_PER_MONTH

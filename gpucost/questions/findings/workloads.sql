@@ -1,6 +1,6 @@
 -- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_use, blocks; $from_ms, $to_ms the period
--- writes: nothing; answers the workloads of the period: whose, what they held, cost and wasted by bucket, how busy they were, when services were active
--- invariant: one row per (cluster, namespace, workload); costs are those of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
+-- writes: nothing; answers the workloads of the period: team, held time, cost, waste by bucket, activity, and active hours of services
+-- invariant: one row per (cluster, namespace, workload); costs are the sums of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
 WITH cells AS (
     SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, a.held_from_ms, a.held_to_ms,
         coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type, n.node,
@@ -25,11 +25,10 @@ workloads AS (
         max(to_ms) FILTER (active_gpu_ms > 0) AS active_to_ms,
         list(DISTINCT node ORDER BY node) AS nodes,
         sum(cost)::DECIMAL(38, 9) AS cost,
-        coalesce(sum(cost) FILTER (capacity_type = 'on_demand'), 0)::DECIMAL(38, 9) AS on_demand_cost,
         coalesce(sum(allocated_gpu_ms::DECIMAL(38, 6)) FILTER (capacity_type = 'on_demand'), 0)::DOUBLE AS on_demand_gpu_ms
     FROM cells GROUP BY ALL
 ),
--- pods come and go: the most at one moment; where one takes over from another there is one
+-- the most pods at one moment; a pod that replaces another counts as one
 pods_at_once AS (
     SELECT cluster, namespace, workload, max(pods) AS most_pods
     FROM (
@@ -67,7 +66,7 @@ unused AS (
         sum((u.devices - u.used) * h.gpu_ms / a.gpus) AS unused_gpu_ms
     FROM (SELECT allocation_id, count(*) AS devices, count(*) FILTER (is_used) AS used FROM activity_use GROUP BY ALL) AS u
     JOIN allocations AS a USING (allocation_id) JOIN held AS h USING (allocation_id)
-    -- a pod that used no GPU at all is idle, and no question of how many
+    -- a pod that used no GPU at all is idle, which is another finding
     WHERE a.gpus > 1 AND u.used BETWEEN 1 AND u.devices - 1
     GROUP BY ALL
 ),

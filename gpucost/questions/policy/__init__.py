@@ -1,4 +1,4 @@
-"""Rules that a fleet should keep, with an exit code for pipelines."""
+"""Rules for a fleet, with an exit code for pipelines."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def policy_check(
 ) -> Document:
     """Check the fleet against rules, and exit with 3 if a rule of severity error is broken.
 
-    Batch work on spot, idle notebooks, long training on demand: docs/policy.md lists the rules and their settings. A rule is
-    unknown if data is missing or there was nothing to check. Pods are judged by their whole lives.
+    Examples of rules: batch work on spot, idle notebooks, long training on demand. docs/policy.md lists the rules and
+    their settings. A rule is unknown if data is missing or if no workload was checked. Pods are judged by their whole
+    lives.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -84,11 +85,11 @@ def _sections(answer: PolicyAnswer, broken: list[SimpleNamespace]) -> tuple[Tabl
             text("rule"),
             text("cluster", weight=3),
             text("namespace", weight=1),
-            text("subject", "Who"),
+            text("subject", "Workload"),
             text("evidence", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),
         ),
-        note="GPU-hours and cost of the period.",
+        note="GPU-hours and cost are for the period.",
     )
     return (rules, violations) if broken else (rules,)

@@ -37,14 +37,17 @@ if TYPE_CHECKING:
 
 #: The dimensions of the report that `check` reads.
 BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")
-NOTHING = "there was nothing to check"
+NOTHING = "no workload was checked"
 _HINT = "gpucost policy rules prints all rules and their keys"
-_NO_CAPACITY = "no capacity type is known: it is not known what runs on demand"
+_NO_CAPACITY = "no capacity type is known, so on-demand usage is unknown"
 
 
 @record
 class Violation(Shape):
-    """A workload that breaks a rule, with its GPU-hours and cost in the period (cost: None for idle stretches)."""
+    """A workload that breaks a rule, with its GPU-hours and cost in the period.
+
+    `cost` is None for idle intervals.
+    """
 
     cluster: str
     namespace: str
@@ -56,7 +59,7 @@ class Violation(Shape):
 
 @record
 class RuleResult(Shape):
-    """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or there was nothing to check).
+    """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or no workload was checked).
 
     `checked` counts the workloads that were checked.
     """
@@ -80,7 +83,7 @@ class RuleResult(Shape):
 
 @record
 class PolicyAnswer(Shape):
-    """What `gpucost policy check` prints."""
+    """The output of `gpucost policy check`."""
 
     period: Period
     currency: str
@@ -91,16 +94,16 @@ class PolicyAnswer(Shape):
     coverage: CoverageAnswer
 
 
-# Idle stretches, rows (cluster, uid, from_ms, to_ms), and the (cluster, uid) of the pods with measured activity.
+# Idle intervals as rows (cluster, uid, from_ms, to_ms), and the (cluster, uid) of the pods with measured activity.
 Idle = tuple[Sequence[Row], Collection[tuple[str, str]]]
 
 
 class Facts(NamedTuple):
     """The data that rules check.
 
-    `pods` are those of the period; the capacity type of their node is None if the node was not up. `costs` are allocated
-    GPU-hours and cost of the period by BY. `idle` reads stretches of at least so many hours in the lives of some pods; `stay`
-    reads the workloads that `whatif spot` leaves on demand.
+    `pods` are the pods of the period; the capacity type of their node is None if the node was not up. `costs` are the
+    allocated GPU-hours and cost of the period by BY. `idle` reads intervals of at least the given hours in the lives
+    of some pods; `stay` reads the workloads that `whatif spot` leaves on demand.
     """
 
     pods: Sequence[Row]
@@ -119,7 +122,7 @@ class _Unknown(Exception):
 
 
 class _Rule(BaseModel):
-    """A rule of the file: no other keys than these."""
+    """A rule of the file; other keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -138,7 +141,8 @@ class _Rule(BaseModel):
 class OnDemand(_Rule):
     """Batch or training work does not run on demand, unless `whatif spot` leaves it there.
 
-    A workload keeps the rule if its pods have at most `min_gpu_hours` together, or at most `hours` each, in their whole lives.
+    A workload keeps the rule if all its pods together have at most `min_gpu_hours`, or each at most `hours`, in their
+    whole lives.
     """
 
     kind: Literal["spot_for_batch", "on_demand_training"]
@@ -167,14 +171,12 @@ class OnDemand(_Rule):
 
 
 class IdleNotebooks(_Rule):
-    """A notebook is stopped after `hours` idle ones."""
+    """A notebook is stopped after `hours` idle hours."""
 
     kind: Literal["idle_notebooks"]
     hours: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-    advice = (
-        "stop idle notebooks, as Kubeflow's culling or JupyterHub's idle culler does: gpucost whatif schedule"
-    )
+    advice = "stop idle notebooks, for example with Kubeflow's culling or JupyterHub's idle culler: gpucost whatif schedule"
 
     def check(self, facts: Facts) -> Checked:
         development = [pod for pod in facts.pods if pod["workload_type"] == "development"]
@@ -184,7 +186,7 @@ class IdleNotebooks(_Rule):
         idle, measured = facts.idle(self.hours, development)
         checked = {_owner(pod) for key, pod in notebooks.items() if key in measured}
         if not checked:
-            raise _Unknown("the activity of no notebook was measured: gpucost doctor finds out why")
+            raise _Unknown("the activity of the notebooks was not measured: run gpucost doctor")
         stretches: dict[Workload, list[tuple[float, float]]] = defaultdict(list)
         for row in idle:
             pod = notebooks.get((row["cluster"], row["uid"]))
@@ -194,7 +196,7 @@ class IdleNotebooks(_Rule):
         violations = []
         for owner, several in stretches.items():
             longest, gpu_hours = max(several)[0] / MS_PER_HOUR, sum(ms for _, ms in several) / MS_PER_HOUR
-            evidence = f"idle for {longest:,.1f} h at a stretch"
+            evidence = f"idle for {longest:,.1f} h without a break"
             violations.append(Violation(*owner, evidence, round(gpu_hours, 6), None))
         return len(checked), violations
 
@@ -220,17 +222,20 @@ def _owner(row: Row) -> Workload:
 
 
 def _life_hours(pod: Row) -> float:
-    """The hours of the pod's whole life, before and after the period, too."""
+    """The hours of the pod's whole life, including time outside the period."""
     return float(pod["life_to_ms"] - pod["life_from_ms"]) / MS_PER_HOUR
 
 
 def shipped_rules() -> str:
-    """The text of the rules that gpucost has."""
+    """The text of the built-in rules."""
     return (files(__package__ or "") / "rules.toml").read_text(encoding="utf-8")
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
-    """The rules of a file, otherwise the shipped ones. Raises DataError with file, line, key and the nearest known key."""
+    """The rules of a file, otherwise the built-in ones.
+
+    Raises DataError with file, line, key and the nearest known key.
+    """
     shipped = TableFile(None, shipped_rules(), _KINDS, _HINT)
     file = TableFile.read(path, _KINDS, _HINT) if path else shipped
     rules = file.parsed(Rules).rules
@@ -241,7 +246,10 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
 def check(
     con: DuckDBPyConnection, config: Config, query: Query, view: ReportView, rules: Sequence[Rule]
 ) -> PolicyAnswer:
-    """The state of each rule in the query's period of an attributed store. `view` is the report by BY of the same query."""
+    """The state of each rule in the query's period of an attributed store.
+
+    `view` is the report by BY for the same query.
+    """
     period = query.period
     usage = read_usage(con, period.start_ms, period.end_ms, **query.filters)
     capacity = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
@@ -265,7 +273,7 @@ def check(
 
 
 def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[Row]) -> Idle:
-    """Stretches of the pods' whole lives, or of the period alone if older samples are gone. Raises StoreError."""
+    """Idle intervals of the pods' whole lives, or of the period alone if older samples are gone. Raises StoreError."""
     begun = min(period.start_ms, *(pod["life_from_ms"] for pod in pods))
     ended = max(period.end_ms, *(pod["life_to_ms"] for pod in pods))
     at_least = round(hours * MS_PER_HOUR)

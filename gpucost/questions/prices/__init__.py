@@ -1,4 +1,4 @@
-"""What a GPU costs where."""
+"""Prices of GPUs by place."""
 
 from __future__ import annotations
 
@@ -55,21 +55,20 @@ def prices(
     name: GpuOrInstance = None,
     provider: Providers = (),
     region: Annotated[
-        Names, Option("Only this region, with every zone; repeatable; may hold * and ?.", "NAME")
+        Names, Option("Only this region, with every zone; repeatable; * and ? are wildcards.", "NAME")
     ] = (),
     all_regions: Annotated[
-        bool, Option("Every region and zone, not only the cheapest of each price.")
+        bool, Option("Every region and zone, not only the cheapest place of each price.")
     ] = False,
     purchase_option: Annotated[
         tuple[PurchaseOption, ...], Option(f"Only {', '.join(PurchaseOption)}; repeatable.", "OPTION")
     ] = (),
 ) -> Document:
-    """Say what a GPU costs where, cheapest GPU-hour first.
+    """List the prices of a GPU by place, cheapest GPU-hour first.
 
-    List prices of the catalog inside gpucost and of the store (gpucost collect prices), and the newest spot prices (gpucost
-    collect spot), as they hold today. Your own price book, discounts and bills are not in it. Without a name: every GPU
-    model, with its cheapest price on demand and as spot. With one: the cheapest region of every price. H100 means all H100
-    models.
+    Today's list prices of gpucost's catalog and of the store (gpucost collect prices), and the newest spot prices (gpucost
+    collect spot), without your price book, discounts and bills. Without a name: every GPU model with its cheapest on-demand and
+    spot price. With a name: the cheapest region of every price. H100 means all H100 models.
 
     \b
     Examples:
@@ -105,20 +104,20 @@ def _prices_of(answer: PricesAnswer) -> list[ListedPrice]:
 
 
 def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Document:
-    """Prices as people read them: of one name with what tells them apart, of all GPU models with where each is cheapest."""
+    """Prices as a page: one name with all columns, or all GPU models, each with its cheapest place."""
 
     per_gpu_hour = price_column("price_per_gpu_hour", "Per GPU-h")
     as_of = figure(lambda row: f"{row.price_as_of}{_age(row, answer.today)}", "As of")
     source = text("source", weight=4)
     if not isinstance(answer, Listing):
-        title = "What GPUs cost"
+        title = "Prices of GPUs"
         where = text(
             lambda row: " ".join(part for part in (row.provider, row.region, row.instance_type) if part),
             "Where",
         )
         columns = [text("gpu_model", "GPU"), text(bought, "Bought"), per_gpu_hour, where, as_of, source]
     else:
-        title = f"What {answer.name} costs"
+        title = f"Prices of {answer.name}"
         columns = [
             per_gpu_hour,
             price_column("price_per_hour", "Per hour", weight=1),
@@ -126,7 +125,7 @@ def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Docume
             text(place, "Place"),
             text("instance_type", weight=2 if len({price.instance_type for price in prices}) == 1 else 0),
             text(
-                lambda row: f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "not known",
+                lambda row: f"{row.gpu_count:f} × {row.gpu_model}" if row.gpu_count else "unknown",
                 "GPUs",
                 weight=2,
             ),
@@ -157,14 +156,14 @@ def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Docume
 
 
 def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int = 0) -> Shown:
-    """The prices that rows have as `name`, each in the row's currency."""
+    """The field `name` of the rows as prices, each in the row's currency."""
     return figure(
         lambda row: figure_text(getattr(row, name), "price", row.currency, decimals), title, weight=weight
     )
 
 
 def listing_notes(answer: PricesAnswer) -> list[str]:
-    """What a reader must know of the rows, one sentence each."""
+    """Notes on the rows, one sentence each."""
     prices, notes = _prices_of(answer), []
     if stale := sum(price.is_stale for price in prices):
         old = (
@@ -173,7 +172,7 @@ def listing_notes(answer: PricesAnswer) -> list[str]:
             else "the price is"
         )
         notes.append(
-            f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
+            f"{old} over {answer.stale_after_days} days old; gpucost collect prices loads new prices"
         )
     if not isinstance(answer, Listing):
         return notes
@@ -189,11 +188,11 @@ def listing_notes(answer: PricesAnswer) -> list[str]:
         notes.append("the cheapest region of each price is shown; --all-regions shows the others")
     if answer.unconverted:
         notes.append(
-            f"prices in {', '.join(answer.unconverted)} stand last, unconverted: [prices] fx gives the "
-            f"rate to {answer.currency}"
+            f"prices in {', '.join(answer.unconverted)} are last, unconverted: set the rate to "
+            f"{answer.currency} in [prices] fx"
         )
     if any(price.spot_discount_percent is not None and price.spot_discount_percent <= 0 for price in prices):
-        notes.append("spot at 0 % off costs as much as on demand: there is no discount there")
+        notes.append("spot at 0 % off has the on-demand price")
     return notes
 
 
@@ -210,7 +209,7 @@ def bought(price: ListedPrice | Quoted) -> str:
 
 
 def _age(price: ListedPrice, today: date) -> str:
-    """` (1,700d)`, of a price that is stale; one that a newer replaced is old in any case."""
+    """` (1,700d)` for a stale price. A superseded price is always old."""
     if not price.is_stale or price.status != "current":
         return ""
     return f" ({(today - price.price_as_of).days:,}d)"
@@ -218,5 +217,5 @@ def _age(price: ListedPrice, today: date) -> str:
 
 def place(price: ListedPrice | Quoted) -> str:
     if price.region and price.zone and not price.zone.startswith(price.region):
-        return f"{price.region} {price.zone}"  # AWS' zone ids do not say their region in full
+        return f"{price.region} {price.zone}"  # AWS' zone ids do not contain the full name of the region
     return price.zone or price.region or "any"

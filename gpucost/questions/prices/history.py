@@ -1,4 +1,4 @@
-"""How the spot price of an instance type moved."""
+"""The history of an instance type's spot price."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ def prices_history(
     zone: Annotated[str | None, Option("Only this zone.", "ZONE")] = None,
     region: Annotated[str | None, Option("Only this region's zones.", "REGION")] = None,
     product: Annotated[
-        str | None, Option("Such as Windows, as EC2 calls it; without it Linux.", "NAME")
+        str | None, Option("Product as EC2 names it, such as Windows. Default: Linux.", "NAME")
     ] = None,
 ) -> Document:
-    """Show how the spot price of an instance type moved: mean weighted by time, lowest, highest, and each step.
+    """Show the history of an instance type's spot price: time-weighted mean, lowest, highest, and each step.
 
-    Prices are those that gpucost collect spot stored. A price holds until the next change, also across the edges of the
-    period, but no longer than prices.stale_after_days after the end of what was collected. The mean is over the hours
-    whose price is known. Changes are counted where one known price gave way to another inside the period; a price that
-    is told again is none. CSV has one row for each zone; the steps are in JSON. Without a period: all that is known.
+    Prices come from gpucost collect spot. A price is valid until the next change, also across the edges of the period, but at
+    most prices.stale_after_days after the end of the collected time. The mean is over the hours with a known price. A change is
+    a different price inside the period. CSV has one row for each zone; JSON has the steps. Default period: all stored prices.
 
     \b
     Examples:
@@ -86,6 +85,7 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         shown("discount", unit="ratio", weight=1),
         text("product", weight=4),
         price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
+        text(lambda zone: f"{zone.on_demand_price_as_of or ''}", "On demand as of", weight=4),
         number("covered_hours", "Hours known", weight=4),
     ]
     ranked = sorted(

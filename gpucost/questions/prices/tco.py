@@ -1,4 +1,4 @@
-"""What an hour of an own node costs, part by part."""
+"""The cost of an hour of an own node, part by part."""
 
 from __future__ import annotations
 
@@ -15,34 +15,33 @@ from gpucost.render.view import Document, Table, shown, text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnNode(OptionGroup):
-    """What an own node costs, by the keys of its file; texts that are read as those of the file."""
+    """The costs of an own node, by the keys of its file, as texts."""
 
     purchase_price: Annotated[str | None, Option("Price of one node, GPUs included.", "NUMBER")] = None
     gpus_per_node: Annotated[str | None, Option("GPUs in a node.", "NUMBER")] = None
     gpu_model: Annotated[str | None, Option("GPU model in any spelling.", "NAME")] = None
-    years: Annotated[str | None, Option("Years over which the node is written off.", "NUMBER")] = None
+    years: Annotated[str | None, Option("Depreciation period in years.", "NUMBER")] = None
     residual_percent: Annotated[
-        str | None, Option("Percent of the purchase price that you get back at the end: 0 to 100.", "NUMBER")
+        str | None, Option("Resale value in percent of the purchase price: 0 to 100.", "NUMBER")
     ] = None
     gpu_watts: Annotated[
         str | None,
         Option(
-            "Power of one GPU, as DCGM_FI_DEV_POWER_USAGE measures it; else the model's rated power.",
-            "NUMBER",
+            "Power of one GPU, as in DCGM_FI_DEV_POWER_USAGE. Default: the model's rated power.", "NUMBER"
         ),
     ] = None
     other_watts: Annotated[str | None, Option("Power of the node without its GPUs.", "NUMBER")] = None
     pue: Annotated[
         str | None,
-        Option("Power usage effectiveness: the site's power over that of its machines, 1 or more.", "NUMBER"),
+        Option("Power usage effectiveness: power of the site ÷ power of its machines, 1 or more.", "NUMBER"),
     ] = None
     price_per_kwh: Annotated[str | None, Option("Price of electricity.", "NUMBER")] = None
     colocation_per_kw_month: Annotated[
         str | None, Option("Price of space, per kW of rated power and month.", "NUMBER")
     ] = None
     staff_per_year: Annotated[str | None, Option("Cost of the people who run the nodes.", "NUMBER")] = None
-    staff_nodes: Annotated[str | None, Option("How many nodes they run.", "NUMBER")] = None
-    network_per_node: Annotated[str | None, Option("Network of one node, once.", "NUMBER")] = None
+    staff_nodes: Annotated[str | None, Option("Number of nodes that they run.", "NUMBER")] = None
+    network_per_node: Annotated[str | None, Option("Network of one node, a one-time cost.", "NUMBER")] = None
     maintenance_percent_per_year: Annotated[
         str | None, Option("Support and spare parts a year, in percent of the purchase price.", "NUMBER")
     ] = None
@@ -61,13 +60,13 @@ def prices_tco(
         str | None, Option("Share of hours in use: above 0, at most 100.", "NUMBER")
     ] = None,
     currency: Annotated[
-        str | None, Option("Currency of every price here; else the config's.", "CODE")
+        str | None, Option("Currency of the prices. Default: the configured one.", "CODE")
     ] = None,
 ) -> Document:
-    """Say what an hour of an own node and of its GPUs costs, part by part.
+    """Compute the cost of an hour of an own node and of its GPUs, part by part.
 
-    From a file, from options, or both. A year is 8,760 hours, a month 730. Power counts in every hour, used or not. What was
-    not given counts as nothing, and is named. Add the price of a node-hour to the price book by hand.
+    From a file, options, or both. A year has 8,760 hours, a month 730. Power is paid in every hour, used or not. Missing parts
+    count as 0 and are listed. To use the price of a node-hour elsewhere, add it to the price book.
 
     \b
     Examples:
@@ -80,26 +79,25 @@ def prices_tco(
     notes = []
     if answer.gpu_watts_source == "tdp":
         notes.append(
-            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; gpucost collects no "
-            f"measured power:"
-            " --gpu-watts takes the mean of DCGM_FI_DEV_POWER_USAGE"
+            f"power is the rated {answer.gpu_watts:f} W of {answer.inputs.gpu_model}; for measured power, set --gpu-watts to "
+            "the mean of DCGM_FI_DEV_POWER_USAGE"
         )
     if answer.inputs.not_given:
-        notes.append(f"not given, and counted as nothing (pue as 1): {', '.join(answer.inputs.not_given)}")
+        notes.append(f"missing, counted as 0 (pue as 1): {', '.join(answer.inputs.not_given)}")
     return with_notes(request, _tco_document(answer), notes)
 
 
 def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
-    """What an own node costs by the file and the options given, which win over it; `defaults` hold where neither says.
+    """The cost of an own node by its file and by options, which override the file and `defaults`.
 
-    Raises ConfigError naming what is missing or cannot be used.
+    Raises ConfigError that names a missing or invalid key.
     """
     options = {key: value for key, value in given.items() if value is not None}
     return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
 
 
 def _tco_document(answer: Tco) -> Document:
-    """A row for each part, then the prices that they add up to."""
+    """A row for each part, then their sums."""
     inputs = answer.inputs
     sums = [
         TcoPart("node-hour", answer.price_per_hour, "the sum"),
@@ -115,7 +113,7 @@ def _tco_document(answer: Tco) -> Document:
         text("basis", "From"),
     ]
     return Document(
-        title="What an own node costs",
+        title="Cost of an own node",
         currency=inputs.currency,
         sections=(Table.of("Price of an hour", parts, columns, is_sum=lambda part: part in sums),),
         name="tco",

@@ -1,4 +1,4 @@
-"""What a million tokens costs, by model and seller."""
+"""Prices of a million tokens, by model and seller."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def prices_tokens(
         Names, Option("Only this seller, such as openai, aws or gcp; repeatable.", "NAME")
     ] = (),
     model: Annotated[
-        str | None, Option("Only models of this name, or of this after a slash; may hold * and ?.", "GLOB")
+        str | None,
+        Option("Only models of this name, or of this name after a slash; * and ? are wildcards.", "GLOB"),
     ] = None,
 ) -> Document:
-    """Say what a million tokens costs, of which model at whom: list prices of input, cached input and output.
+    """List the prices of a million tokens by model and seller: input, cached input and output.
 
-    Those of the catalog inside gpucost, each with its day and source, in the currency it is listed in. aws is Amazon Bedrock,
-    gcp Vertex AI and the Gemini API, azure Azure OpenAI and Foundry. Batch, priority and long-context prices are not in it, nor
-    what you negotiated.
+    List prices of gpucost's catalog, each with its day, source and original currency. aws is Amazon Bedrock, gcp is Vertex AI
+    and the Gemini API, azure is Azure OpenAI and Foundry. Batch, priority, long-context and negotiated prices are not included.
 
     \b
     Examples:
@@ -40,13 +40,11 @@ def prices_tokens(
     if not rows:
         sellers = sorted({price.provider for price in token_prices(today, (), model)})
         where = f" at {' or '.join(provider)}" if provider else ""
-        near = (
-            f"those who have it: {', '.join(sellers)}" if sellers else near_models(None, model or "", today)
-        )
+        near = f"it is sold by {', '.join(sellers)}" if sellers else near_models(None, model or "", today)
         raise GpucostError(f"no price of tokens of {model or 'any model'} is known{where}", near)
     answer = TokenPricesAnswer(today, days, rows)
     stale = sum((today - price.price_as_of).days > days for price in rows)
-    old = f"{stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer ones"
+    old = f"{stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer prices"
     return with_notes(request, _tokens_document(answer), [old] if stale else [])
 
 
@@ -62,7 +60,7 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
     ]
     rows = answer.rows
     return Document(
-        title="What a million tokens costs",
+        title="Prices of a million tokens",
         subtitle=f"list prices, {answer.today}",
         currency=rows[0].currency,
         sections=(Table.of("Prices per million tokens", rows, columns),),

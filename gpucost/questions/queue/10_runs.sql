@@ -1,8 +1,8 @@
 -- reads: states, series, scrape_gaps; $from_ms, $to_ms bound the time; $clusters, $queues filter (empty: all)
--- writes: queue_runs, one row per run of equal values of a Kueue gauge: what it is of, and when it held
+-- writes: queue_runs, one row per run of equal values of a Kueue gauge: its object, and its time
 -- invariant: runs of one series do not overlap; from_ms < to_ms
--- A value holds until the next sample, or for one scrape interval where the next is over 2.5 away. `part` is what is summed over:
--- a quota's flavor, the status of pending workloads.
+-- A value holds until the next sample, or for one scrape interval if the next is over 2.5 intervals away. `part` is the
+-- dimension to sum over: a quota's flavor, the status of pending workloads.
 CREATE OR REPLACE TEMP TABLE queue_runs AS
 WITH gauges AS (
     SELECT s.series_id, s.cluster, coalesce(s.labels['exported_cluster_queue'], s.labels['cluster_queue']) AS cluster_queue,

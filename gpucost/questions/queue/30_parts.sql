@@ -1,6 +1,6 @@
 -- reads: queue_edges, queue_runs
--- writes: queue_parts, one row per (cluster, queue, resource, part) and stretch of time: what its gauges said
--- invariant: replicas of Kueue and of Prometheus count once: the leader's word, else the highest; null where a gauge was silent
+-- writes: queue_parts, one row per (cluster, queue, resource, part) and interval: the values of its gauges
+-- invariant: replicas of Kueue and of Prometheus count once: the leader's value, otherwise the highest; null if a gauge has no value
 CREATE OR REPLACE TEMP TABLE queue_parts AS
 WITH gauges AS (
     SELECT e.cluster, e.cluster_queue, e.resource, e.part, e.at_ms, e.next_ms, s.metric, s.leads, s.cohort, r.value

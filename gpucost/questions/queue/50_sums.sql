@@ -1,6 +1,6 @@
 -- reads: queue_parts; $from_ms, $to_ms the period, $since_ms the beginning of its last 7 days, $half_life_ms
--- writes: queue_sums, one row per (cluster, queue, resource; null: what it has of no resource): time-weighted averages, the 95th percentile and the maximum
--- invariant: averages are over the time a gauge is known for; the decayed ones weigh a moment by 2^(-age / half-life)
+-- writes: queue_sums, one row per (cluster, queue, resource; null: figures without a resource): time-weighted averages, the 95th percentile and the maximum
+-- invariant: averages are over the time for which a gauge is known; the decayed ones weight a moment by 2^(-age / half-life)
 CREATE OR REPLACE TEMP TABLE queue_sums AS
 WITH parts AS (
     SELECT *, CASE WHEN quota IS NOT NULL AND used IS NOT NULL THEN greatest(0, used - quota) END AS borrowed FROM queue_parts
@@ -27,14 +27,14 @@ sums AS (
     FROM changes
     WINDOW w AS (PARTITION BY cluster, cluster_queue, resource ORDER BY at_ms)
 ),
--- quota, use, what is borrowed and pending, over all flavors; null where nothing was told
+-- quota, use, borrowed and pending, over all flavors; null without values
 levels AS (
     FROM sums WHERE to_ms IS NOT NULL AND (quota IS NOT NULL OR used IS NOT NULL OR pending IS NOT NULL)
 ),
 weighed AS (
     SELECT *,
         greatest(0, to_ms - greatest(from_ms, $from_ms)) AS ms,
-        -- the integral of the weight over the stretch, in units of half-life / ln 2
+        -- the integral of the weight over the interval, in units of half-life / ln 2
         CASE WHEN to_ms > $since_ms
             THEN power(2.0, (to_ms - $to_ms) / $half_life_ms::DOUBLE) - power(2.0, (greatest(from_ms, $since_ms) - $to_ms) / $half_life_ms::DOUBLE)
             ELSE 0 END AS weight

@@ -1,6 +1,6 @@
 -- reads: states, series, loads, queue_parts, queue_sums; $from_ms, $to_ms the period; $clusters, $queues filter (empty: all)
--- writes: nothing; answers one row per queue and resource, the fullest first: its sums, limits, shares of its cohort, and how far each counter of the histogram of waits rose in the period
--- invariant: a counter that falls began anew at 0; copies of one target's series count once, other replicas of Kueue add up
+-- writes: nothing; returns one row per queue and resource, the fullest first: its sums, limits, shares of its cohort, and the increase of each counter of the wait histogram in the period
+-- invariant: a counter that falls restarted at 0; copies of one target's series count once, other replicas of Kueue add up
 WITH counters AS (
     SELECT s.series_id, s.source, s.cluster, coalesce(s.labels['exported_cluster_queue'], s.labels['cluster_queue']) AS cluster_queue,
         replace(s.metric, 'kueue_admission_wait_time_seconds_', '') AS counter, s.labels['le'] AS upper,
@@ -20,7 +20,7 @@ rises AS (
     SELECT p.cluster, p.cluster_queue, p.counter, p.upper, p.priority_class, p.target, p.series_id,
         sum(CASE
             WHEN p.before IS NOT NULL THEN CASE WHEN p.value < p.before THEN p.value ELSE p.value - p.before END
-            -- Kueue was looked at before, and had no such series: it counted from 0
+            -- Kueue was scraped before without this series, so it counted from 0
             WHEN k.first_ms <= p.first_ms - 600000 AND EXISTS (
                 FROM loads AS l WHERE l.source = p.source AND l.from_ms <= p.first_ms - 600000 AND p.first_ms - 600000 < l.to_ms) THEN p.value
             ELSE 0
@@ -42,7 +42,7 @@ waits AS (
     GROUP BY ALL
 ),
 limits AS (
-    -- the newest, summed over flavors: infinite where one flavor has none, null where none was told
+    -- the newest, summed over flavors: infinite if one flavor has no limit, null without values
     SELECT cluster, cluster_queue, resource, sum(borrowing_limit) AS borrowing_limit, max(cohort) AS cohort
     FROM (
         SELECT cluster, cluster_queue, resource, part, arg_max(borrowing_limit, from_ms) AS borrowing_limit, arg_max(cohort, from_ms) AS cohort

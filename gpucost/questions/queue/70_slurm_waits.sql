@@ -1,6 +1,6 @@
 -- reads: slurm_runs, allocations, hourly_costs; $from_ms, $to_ms the period; $clusters filter (empty: all)
--- writes: nothing; answers one row per (cluster, partition), (cluster, QOS) and (cluster, account) of jobs with GPUs: how many began, how long they waited, what they held and cost, and what of it preemption threw away
--- invariant: by each of partition, QOS and account the costs add up to the same
+-- writes: nothing; returns one row per (cluster, partition), (cluster, QOS) and (cluster, account) of jobs with GPUs: starts, waits, GPU time, cost, and the part lost to preemption
+-- invariant: by each of partition, QOS and account the costs add up to the same total
 WITH runs AS (
     SELECT *, job_id || '@' || submit_ms AS run FROM slurm_runs
     WHERE passes($clusters, cluster) AND contains(coalesce(alloc_tres, req_tres, ''), 'gres/')
@@ -13,7 +13,7 @@ costs AS (
 ),
 facts AS (
     SELECT r.cluster, r.partition, r.qos, r.account, r.state,
-        -- those that began in the period
+        -- jobs that started in the period
         CASE WHEN $from_ms <= r.start_ms AND r.start_ms < $to_ms THEN (r.start_ms - r.submit_ms) / 1000 END AS waited,
         CASE WHEN waited IS NOT NULL THEN greatest(0, r.start_ms - coalesce(r.eligible_ms, r.submit_ms)) / 1000 END AS waited_eligible,
         coalesce(c.gpu_ms, 0) AS gpu_ms, coalesce(c.cost, 0) AS cost

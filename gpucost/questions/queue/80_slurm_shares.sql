@@ -1,10 +1,10 @@
 -- reads: slurm_shares, slurm_accounts, allocations, hourly_costs; $from_ms, $to_ms the period; $half_life_ms; $clusters filter (empty: all)
--- writes: nothing; answers one row per account (user '') and user of sshare's last word before the period ended: its shares, what was used of them, and what it cost, accounts with those below them
--- invariant: cost_share is of all dollars of the cluster's jobs in the period, each counting half with each half-life that it lies before the end
+-- writes: nothing; returns one row per account (user '') and user in the last output of sshare before the period's end: shares, usage and cost, including child accounts
+-- invariant: cost_share is the share of the cost of the cluster's jobs in the period, halved with each half-life before the end
 WITH RECURSIVE told AS (
     SELECT * FROM slurm_shares
     WHERE passes($clusters, cluster)
-    -- the last before the end, else the first after it
+    -- the last before the end, otherwise the first after it
     QUALIFY row_number() OVER (PARTITION BY cluster, account, "user" ORDER BY seen_ms > $to_ms, abs($to_ms - seen_ms)) = 1
 ),
 spent AS (

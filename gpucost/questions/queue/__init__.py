@@ -1,4 +1,4 @@
-"""Who waits for GPUs, and whose share of them is fair."""
+"""Waits for GPUs and fair shares."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpucost.render.view import Document, Shown, Table, count, figure, money, nu
 
 def queue(
     request: ClusterRequest,
-    name: Annotated[Names, Option("Only this ClusterQueue; repeatable.", "NAME", flag="--queue")] = (),
+    name: Annotated[Names, Option("Limit to this ClusterQueue; repeatable.", "NAME", flag="--queue")] = (),
 ) -> Document:
-    """Show who waits for GPUs, and whose share of them is fair: Kueue's ClusterQueues, and Slurm's partitions and accounts.
+    """Show waits for GPUs and fair shares: Kueue's ClusterQueues, and Slurm's partitions and accounts.
 
-    Of Kueue: what ClusterQueues may use and do use, what they borrow, and how long workloads wait. Fair share is told over the
-    last 7 days of the period: a queue's share of its cohort's quota against its share of the use, what was used 2 days ago
-    counting half. docs/kueue.md has the formulas.
+    Kueue: quota and use of ClusterQueues, borrowing, and waits of workloads. Fair share compares, over the last 7
+    days of the period, a queue's share of its cohort's quota with its share of the use; use counts half for every 2
+    days of age. docs/kueue.md has the formulas.
 
-    Of Slurm: how long jobs waited by partition, QOS and account, what they cost, what preemption threw away, and fair share as
-    sshare says it beside the dollars. docs/slurm.md says more.
+    Slurm: waits of jobs by partition, QOS and account, their cost, the cost lost to preemption, and fair share from
+    sshare next to cost. docs/slurm.md has the details.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -45,11 +45,11 @@ def queue(
             request.settings, request.store, lambda con: slurm(con, period, request.clusters), period
         )
     if not found and not waits:
-        what = "no such ClusterQueue" if name or request.clusters else "nothing"
+        what = "no such ClusterQueue" if name or request.clusters else "no ClusterQueues"
         raise GpucostError(
-            f"Kueue told of {what} in {request.period_name}",
-            "have Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
-            "says which metrics",
+            f"Kueue reported {what} in {request.period_name}",
+            "let Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
+            "lists the metrics",
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()
@@ -93,14 +93,14 @@ def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
 
 
 def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
-    """Waits of Slurm's jobs by partition, QOS and account."""
+    """Waits of Slurm jobs by partition, QOS and account."""
     columns = (
         *cluster,
         text("name"),
         count("started"),
         _time("wait_p50_seconds", "Wait p50"),
         _time("wait_p95_seconds", "Wait p95"),
-        _time("eligible_wait_p95_seconds", "Once eligible p95", weight=2),
+        _time("eligible_wait_p95_seconds", "Wait once eligible p95", weight=2),
         number("gpu_hours", "GPU-hours"),
         money("cost"),
         count("preempted", weight=2),
@@ -117,7 +117,7 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
 
 
 def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Table]:
-    """Slurm's fair share beside the dollars."""
+    """Slurm's fair share next to cost."""
     columns = (
         *cluster,
         text("account"),
@@ -132,26 +132,22 @@ def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Tab
 
 
 _OF_QUEUES = (
-    "Averages over the period, in units of the resource. Wait: from creation to admission. The shares are"
-    " of the cohort's quota "
-    "and of its use in the last 7 days, use of 2 days ago counting half: a queue with more use than quota"
-    " lives on what others "
-    "lend."
+    "Averages are over the period, in units of the resource. Wait: from creation to admission. Shares: of "
+    "the cohort's quota, and of its use in the last 7 days; use counts half for every 2 days of age. "
+    "A queue whose share of use is above its share of quota borrows from others."
 )
 _OF_JOBS = (
-    "Wait: from submission to start. Once eligible: without the time that dependencies and limits held a "
-    "job back. "
-    "Lost to preemption: what runs cost that were preempted."
+    "Wait: from submission to start. Wait once eligible: without the time that dependencies and limits "
+    "held a job back. Lost to preemption: the cost of preempted runs."
 )
 _OF_SHARES = (
-    "Granted and used: of the siblings, as sshare gives them. The higher the factor, the sooner the next "
-    "job starts. "
-    "Share of cost: of the cluster's dollars, those of 7 days ago counting half."
+    "Granted and used: shares among siblings, from sshare. A higher factor means an earlier start of the "
+    "next job. Share of cost: of the cluster's cost, which counts half for every 7 days of age."
 )
 
 
 def _time(name: str, title: str, weight: int = 0) -> Shown:
-    """A column of the seconds that `name` has, in the unit that suits them."""
+    """A column for the seconds in `name`, in a suitable unit."""
     read = attrgetter(name)
 
     def shown(row: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What Kueue says of ClusterQueues (docs/kueue.md), and Slurm of jobs (docs/slurm.md): waits, use, and whose share is fair."""
+"""Waits, use and fair shares of Kueue's ClusterQueues (docs/kueue.md) and Slurm (docs/slurm.md)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 @record
 class Queue:
-    """One ClusterQueue and GPU resource; units of the resource (GPUs, slices), averages over the time they are known for.
+    """One ClusterQueue and GPU resource, in units of the resource (GPUs, slices).
 
-    None: Kueue did not say (quotas and use need `enableClusterQueueResources`). `borrowing_limit` is None, too, where Kueue says
-    that there is none: then `is_borrowing_unlimited`. `recent_*` are of the last 7 days of the period, decayed by half in 2 days;
-    shares (0-1) are of the queue's cohort, or of all queues without one. Waits are from
-    creation to admission; quantiles are read off a histogram. Figures of the queue (pending, waits) stand in each of its rows.
+    Averages are over the time with known values. None: Kueue did not report it (quotas and use need
+    `enableClusterQueueResources`). `borrowing_limit` is also None if borrowing is unlimited: then
+    `is_borrowing_unlimited` is true. `recent_*` are for the last 7 days of the period, halved for every 2 days of
+    age; shares (0-1) are of the queue's cohort, or of all queues without a cohort. Waits are from creation to
+    admission; quantiles are from a histogram. Figures of the whole queue (pending, waits) are in each of its rows.
     """
 
     cluster: str
@@ -53,10 +54,10 @@ class Queue:
 
 @record
 class SlurmWait:
-    """Jobs with GPUs of a partition, a QOS or an account (`by`): waits of those that began in the period, in seconds.
+    """Jobs with GPUs of a partition, QOS or account (`by`); waits of jobs started in the period, in seconds.
 
-    `wait_*` from submission, `eligible_wait_*` from when they could have begun; None where none began. `preempted_cost` is what
-    runs cost that were preempted.
+    `wait_*` is from submission, `eligible_wait_*` from eligibility; None if no job started. `preempted_cost` is the
+    cost of preempted runs.
     """
 
     cluster: str
@@ -75,9 +76,10 @@ class SlurmWait:
 
 @record
 class SlurmShare:
-    """What sshare says of an account, or of a user in it, beside what its jobs cost; shares are 0-1.
+    """An account, or a user in it, from sshare, with the cost of its jobs; shares are 0-1.
 
-    `cost_share` is of the cluster's dollars, those of 7 days before the period's end counting half; None without any.
+    `cost_share` is the share of the cluster's cost, which counts half for every 7 days before the period's end; None
+    without cost.
     """
 
     cluster: str
@@ -92,7 +94,7 @@ class SlurmShare:
 
 @record
 class Queues(Shape):
-    """What the queues were in a period; of Slurm where the store knows one."""
+    """The queues in a period, and Slurm's waits and shares if the store has them."""
 
     period: Period
     queues: list[Queue]
@@ -106,8 +108,8 @@ _HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
 _SLURM_HALF_LIFE_MS = 7 * 24 * MS_PER_HOUR
 
 
-# One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one. A table, as
-# every left side of an ASOF join.
+# One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one.
+# A table, like every left side of an ASOF join.
 _EDGES = """
 CREATE OR REPLACE TEMP TABLE queue_edges AS
 SELECT *, lead(at_ms) OVER (PARTITION BY cluster, cluster_queue, resource, part ORDER BY at_ms) AS next_ms
@@ -122,7 +124,7 @@ QUALIFY next_ms IS NOT NULL"""
 def queues(
     con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()
 ) -> list[Queue]:
-    """Every ClusterQueue that Kueue told of in the period, the fullest first. Works on a read-only connection."""
+    """Every ClusterQueue with metrics in the period, the fullest first. Works on a read-only connection."""
     since = period.end_ms - _RECENT_MS
     span = period.bounds
     filters = {"clusters": list(clusters), "queues": list(names)}
@@ -142,9 +144,9 @@ def queues(
 def slurm(
     con: DuckDBPyConnection, period: Period, clusters: Sequence[str]
 ) -> tuple[list[SlurmWait], list[SlurmShare]]:
-    """Waits and cost of Slurm's jobs, and what sshare said of accounts and users beside what they cost. Needs attributed tables.
+    """Waits and cost of Slurm jobs, and sshare's accounts and users with their cost.
 
-    Waits are by partition, QOS and account, each group's dearest first.
+    Needs attributed tables. Waits are by partition, QOS and account, each group's most expensive first.
     """
     sqlfiles.run(con, "filters")
     asked = period.bounds | {"clusters": list(clusters)}
@@ -173,9 +175,10 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def quantile(buckets: Sequence[tuple[float, float]], share: float) -> float | None:
-    """The value below which `share` of the observations lie, of (upper bound, count up to it) in order; None without any.
+    """The value below which `share` of the observations are; None without observations.
 
-    As Prometheus' histogram_quantile: observations lie evenly in their bucket, and those above the last bound at that bound.
+    The buckets are (upper bound, count up to it) in order. Like Prometheus' histogram_quantile: observations are
+    spread evenly in their bucket, and those above the last bound are at that bound.
     """
     wanted = share * buckets[-1][1] if buckets else 0.0
     if wanted <= 0:

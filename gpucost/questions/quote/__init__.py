@@ -1,4 +1,4 @@
-"""What so many GPUs cost for so many hours."""
+"""The cost of a number of GPUs for a number of hours."""
 
 from __future__ import annotations
 
@@ -27,26 +27,24 @@ def quote(
     count: Annotated[int | None, Option("Instances. Default: 1.", "COUNT", least=1, most=1000000)] = None,
     gpus: Annotated[int | None, Option("GPUs, in whole instances.", "COUNT", least=1, most=10000000)] = None,
     hours: Annotated[
-        Decimal | None, replace(HOURS, help="How long. Default: 730, a month.", metavar="HOURS")
+        Decimal | None, replace(HOURS, help="Hours of use. Default: 730, a month.", metavar="HOURS")
     ] = None,
-    days: Annotated[
-        Decimal | None, replace(HOURS, help="How long, in days of 24 hours.", metavar="DAYS")
-    ] = None,
+    days: Annotated[Decimal | None, replace(HOURS, help="Days of use, of 24 hours.", metavar="DAYS")] = None,
     provider: Providers = (),
-    region: Annotated[Names, Option("Only this region; repeatable; may hold * and ?.", "NAME")] = (),
+    region: Annotated[Names, Option("Only this region; repeatable; * and ? are wildcards.", "NAME")] = (),
     price: Annotated[
-        Decimal | None, Option("A price of your own, per hour.", "PRICE", above=True, most=DEAREST)
+        Decimal | None, Option("Your own price per hour.", "PRICE", above=True, most=DEAREST)
     ] = None,
     price_per: Annotated[
-        PricePer, Option("What --price is per: a node or a GPU.", is_shown=True)
+        PricePer, Option("Unit of --price: a node or a GPU.", is_shown=True)
     ] = PricePer.node,
-    own: Annotated[Path | None, Option("Own nodes, in a file that gpucost prices tco reads.", "FILE")] = None,
+    own: Annotated[Path | None, Option("Own nodes, as a file of gpucost prices tco.", "FILE")] = None,
 ) -> Document:
-    """Say what so many GPUs cost for so many hours, each way to buy them side by side.
+    """Compare the ways to buy a number of GPUs for a number of hours.
 
-    On demand, spot and commitments at today's list prices, as gpucost prices has them; your own price; own nodes. It needs no
-    store. What you commit to or own is paid for longer than these hours: rows are sorted by what is to be paid in all. Of a
-    GPU model, each cloud's cheapest place.
+    On demand, spot and commitments at today's list prices (gpucost prices), your own price, and own nodes. It needs no store.
+    Commitments and own nodes are paid for longer than these hours: rows are sorted by the whole payment. For a GPU model, each
+    cloud has its cheapest place.
 
     \b
     Examples:
@@ -58,14 +56,15 @@ def quote(
     settings = request.settings
     if name is None and price is None and own is None:
         raise UsageError(
-            "what to quote is missing", "for example: gpucost quote p5.48xlarge --count 2 --hours 168"
+            "the GPUs or the price are missing",
+            "for example: gpucost quote p5.48xlarge --count 2 --hours 168",
         )
     for one, other, is_twice in (
         ("--count", "--gpus", None not in (count, gpus)),
         ("--hours", "--days", None not in (hours, days)),
     ):
         if is_twice:
-            raise UsageError(f"{one} and {other} both say how much is needed", "leave out one of them")
+            raise UsageError(f"{one} and {other} exclude each other", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
     currency = settings.currency
@@ -76,15 +75,16 @@ def quote(
     wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
     if price is not None:
         if price_per is PricePer.gpu and wanted is None:
-            raise UsageError("how many GPUs --price is for is not known", "add --gpus 16")
+            raise UsageError("the number of GPUs of --price is missing", "add --gpus 16")
         if price_per is PricePer.node and gpus is not None:
             raise UsageError(
-                "how many nodes --price is for is not known", "add --price-per gpu, or say --count for --gpus"
+                "the number of nodes of --price is missing",
+                "add --price-per gpu, or replace --gpus by --count",
             )
         rows.append(given(price, need, currency, wanted if price_per is PricePer.gpu else None))
     if own is not None:
         if wanted is None:
-            raise UsageError("how many GPUs the own nodes should have is not known", "add --gpus 16")
+            raise UsageError("the number of GPUs of the own nodes is missing", "add --gpus 16")
         rows.append(owned(own_node(own, {}, currency), wanted, need.hours))
     answer = Quote(query.today, currency, query.stale_after_days, name, need.hours, ranked(rows, currency))
     what = f"{wanted:f} GPUs" if wanted is not None else f"{count or 1} nodes"
@@ -92,7 +92,7 @@ def quote(
 
 
 def _document(answer: Quote, what: str) -> Document:
-    """The least to pay of each way to buy, with how old its price is, then all."""
+    """The least to pay for each way to buy, with the age of its price, then all offers."""
 
     least: dict[str, Quoted] = {}
     for row in answer.rows:
@@ -151,20 +151,19 @@ def _notes(answer: Quote) -> list[str]:
     ways, notes = {row.purchase_option for row in answer.rows}, []
     if "spot" in ways:
         notes.append(
-            "spot is interrupted, and work done again is not in its cost: gpucost whatif spot counts it"
+            "the cost of spot does not include repeated work after interruptions: gpucost whatif spot counts it"
         )
     if any(row.term_years for row in answer.rows):
-        notes.append("what is committed to or owned is to pay for its whole term, used or not")
+        notes.append("commitments and own nodes are paid for their whole term, used or not")
     if "capacity_block" in ways:
-        notes.append("capacity blocks are sold by the day, for days that are free")
+        notes.append("capacity blocks are sold by the day, subject to availability")
     if stale := sum(row.is_stale for row in answer.rows):
         old = "1 price is" if stale == 1 else f"{stale} prices are"
         notes.append(
-            f"{old} over {answer.stale_after_days} days old; gpucost collect prices asks for new ones"
+            f"{old} over {answer.stale_after_days} days old; gpucost collect prices loads new prices"
         )
     if others := sorted({row.currency for row in answer.rows} - {answer.currency}):
         notes.append(
-            f"prices in {', '.join(others)} stand last, unconverted: [prices] fx gives the rate to "
-            f"{answer.currency}"
+            f"prices in {', '.join(others)} are last, unconverted: set the rate to {answer.currency} in [prices] fx"
         )
     return notes

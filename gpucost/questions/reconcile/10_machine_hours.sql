@@ -1,11 +1,11 @@
 -- reads: billed_hours, bills, billed_nodes, bill_rows, nodes, collected, $month
--- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: what it cost, and how long metrics saw it; machine is the same below 0 for all hours of one in a format and currency
--- invariant: costs are in the report's currency; seen_ms is time that a node was up and collected, within the charge period
+-- writes: machine_hours, one row per (bill, machine, charge period) of the billing period: its cost, and the time that metrics cover; machine is a negative number, the same for all hours of a machine in one format and currency
+-- invariant: costs are in the report's currency; seen_ms is time in the charge period that a node was up and collected
 CREATE OR REPLACE TEMP TABLE machine_hours AS
 WITH ranked AS (
-    -- a machine's hour that a later billing period corrects is seen once
+    -- a machine hour that a later billing period corrects counts as seen once
     SELECT *, row_number() OVER (PARTITION BY instance_key, from_ms ORDER BY billing_period, bill_id, currency) = 1 AS is_first,
-        -- of the machine, or of another one that shares its cost (docs/billing-prices.md)
+        -- another billing period has hours of the machine or of its pool (docs/billing-prices.md)
         min(billing_period) OVER (PARTITION BY pool) <> max(billing_period) OVER (PARTITION BY pool) AS is_settled_elsewhere
     FROM billed_hours
 ),

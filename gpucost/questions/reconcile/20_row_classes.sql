@@ -1,6 +1,6 @@
 -- reads: effective_rows, token_charges, machine_hours, billed_hours, billed_nodes, catalog_instances, fx_rates; $month, $currency the report's
--- writes: row_classes, the bill rows of the billing period, summed by what they are: the machine hour, or for a fee of longer the machine, that they belong to, else their class on the invoice and in effective cost
--- invariant: each bill row is counted once; amounts are in the report's currency, in the bill's where that has no rate; effective_cost is before discount_cost and after amortized_cost
+-- writes: row_classes, the bill rows of the billing period, summed by machine hour, or by machine for a longer fee, otherwise by their class on the invoice and in effective cost
+-- invariant: each bill row counts once; amounts are in the report's currency, or in the bill's if that has no rate; effective_cost is before discount_cost and after amortized_cost
 CREATE OR REPLACE TEMP TABLE row_classes AS
 WITH gpu_types AS (
     SELECT DISTINCT lower(instance_type) AS instance_type FROM catalog_instances WHERE gpu_count > 0
@@ -10,7 +10,7 @@ gpu_machines AS (
     UNION
     SELECT instance_key FROM billed_nodes
 ),
--- discounts that name a resource are of its class; machines with GPUs have theirs in their cost
+-- discounts on a resource belong to its class; machines with GPUs include theirs in their cost
 discounted AS (
     SELECT r.bill_id, r.resource_id, r.sku_description, min(r.kind) AS kind
     FROM effective_rows AS r
@@ -20,7 +20,7 @@ discounted AS (
     GROUP BY ALL
 ),
 told AS (
-    -- what a savings plan covers is billed at its price without one, and taken back beside it
+    -- usage covered by a savings plan is billed at its price without one, and a second row takes it back
     SELECT r.bill_id, r.format, r.billing_currency AS currency, epoch_ms(r.charge_period_start) AS start_ms, coalesce(d.kind, r.kind) AS kind, r.kind = 'discount' AS is_discount,
         r.kind = 'commitment_fee' AND r.charge_category = 'Usage' AS takes_back, b.source_row IS NOT NULL AS is_bought_tokens,
         g.instance_key AS machine_key,
@@ -76,7 +76,7 @@ rated AS (
     FROM summed AS s ASOF LEFT JOIN fx_rates AS f ON f.currency = s.currency AND f.from_ms <= s.start_ms
 )
 SELECT place, currency, class AS effective_class,
-    -- of a fee, the invoice knows no unused part
+    -- an invoice does not show the unused part of a fee
     CASE WHEN is_discount THEN 'discounts' WHEN class = 'unused_commitments' THEN 'commitment_fees' ELSE class END AS billed_class,
     sum(rows)::BIGINT AS rows,
     sum((COLUMNS('_cost$') * coalesce(rate, 1))::DECIMAL(38, 12))

@@ -1,6 +1,6 @@
 -- reads: hourly_costs, billed_nodes, machine_hours
--- writes: machine_parts, where the effective cost of each machine hour went: what metrics attribute of it at the bill's prices, and what they do not, by line and team
--- invariant: estimates are no part of it; the parts of all machine hours add up to their effective cost
+-- writes: machine_parts, the parts of the effective cost of each machine hour: attributed to metrics at the bill's prices, and the rest, by line and team
+-- invariant: estimates are not part of it; the parts of all machine hours add up to their effective cost
 CREATE OR REPLACE TEMP TABLE machine_parts AS
 WITH covered AS (
     SELECT m.machine_hour, b.node_id, m.from_ms, m.to_ms
@@ -17,7 +17,7 @@ attributed AS (
 hours AS (
     SELECT *, (price_per_hour * instance_hours)::DECIMAL(38, 9) AS hours_cost FROM machine_hours
 ),
--- an hour in several currencies has one price, that of all of them: what is attributed is of each by its cost
+-- an hour in several currencies has one price; the attributed cost is split among the currencies by cost
 several AS (
     SELECT f.machine_hour AS first_hour, h.machine_hour, h.hours_cost / nullif(sum(h.hours_cost) OVER w, 0) AS share
     FROM hours AS h JOIN hours AS f ON f.is_first AND f.instance_key = h.instance_key AND f.from_ms = h.from_ms
@@ -50,12 +50,13 @@ lines AS (
     FROM priced
     WHERE price_per_hour IS NOT NULL
     UNION ALL
-    -- a pool's price spreads its cost over its hours: over the pool nothing is left, unless another billing period corrects some of them
+    -- a pool's price spreads its cost over its hours: over the pool the rest is zero, unless another billing period
+    -- corrects some hours
     SELECT machine_hour, CASE WHEN is_unexplained THEN 'billed_in_part' WHEN is_settled_elsewhere OR price_per_hour IS NULL THEN 'settled_in_other_periods' ELSE 'shared_in_pool' END,
         NULL, effective_cost - coalesce(hours_cost, 0)
     FROM priced
     UNION ALL
-    -- of what metrics did not see, this is told apart
+    -- not collected time has a line of its own, so it is subtracted here
     SELECT machine_hour, 'outside_node_life', NULL, -cost FROM metric_parts WHERE line = 'not_collected'
 )
 SELECT machine_hour, line, team, sum(cost)::DECIMAL(38, 9) AS cost FROM lines GROUP BY ALL;

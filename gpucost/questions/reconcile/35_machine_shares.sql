@@ -1,6 +1,6 @@
 -- reads: machine_parts, machine_hours, row_classes
--- writes: machine_shares, what of the billed cost of each machine hour, and of fees on a machine, is whose, by line and team: in the ratio of effective cost
--- invariant: per machine hour or fee they add up to what its rows are billed, exactly: what rounding leaves goes to the largest share, and with it the count of rows
+-- writes: machine_shares, the billed cost of each machine hour, and of fees on a machine, by line and team: in the ratio of effective cost
+-- invariant: per machine hour or fee the shares add up to the billed cost of its rows, exactly: the rounding remainder goes to the largest share, and with it the count of rows
 CREATE OR REPLACE TEMP TABLE machine_shares AS
 WITH places AS (
     SELECT machine_hour AS place, line, team, cost FROM machine_parts
@@ -11,7 +11,7 @@ WITH places AS (
 ),
 parts AS (
     SELECT place, line, team, sum(cost) AS cost,
-        -- what machines take over from each other, and what they were seen longer than billed, is nobody's
+        -- cost moved between machines, and time seen beyond the billed hours, has no team
         CASE WHEN line IN ('seen_beyond_billed_hours', 'shared_in_pool', 'settled_in_other_periods') THEN 0 ELSE greatest(sum(cost), 0) END AS weight
     FROM places
     GROUP BY place, line, team

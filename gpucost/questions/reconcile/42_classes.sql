@@ -1,6 +1,6 @@
 -- reads: row_classes, machine_parts, machine_shares, machine_hours; $currency the report's
--- writes: nothing; answers the classes of the billing period's rows with bill rows and amount, by basis ('billed', 'effective') and currency
--- invariant: per basis the bill rows add up to all there are; a row of a machine that several share counts where its largest share is
+-- writes: nothing; returns the classes of the billing period's rows with bill rows and amount, by basis ('billed', 'effective') and currency
+-- invariant: per basis the bill rows add up to all rows; a row of a machine with several shares counts at its largest share
 WITH machine_classes AS (
     SELECT 'billed' AS basis, line AS class, team, rows, billed_cost AS cost FROM machine_shares
     UNION ALL
@@ -8,7 +8,8 @@ WITH machine_classes AS (
     UNION ALL
     SELECT 'effective', line, team, 0, cost::DECIMAL(38, 12) FROM machine_parts
     UNION ALL
-    -- of discounts, machines have theirs in their cost; what is of an upfront fee's stands in no row of kind discount any more
+    -- machines include their discounts in their cost; the discount of an upfront fee is no longer in a row of kind
+    -- discount
     SELECT 'effective', 'discounts', NULL, 0, -discount_cost::DECIMAL(38, 12) FROM machine_hours WHERE discount_cost <> 0
     UNION ALL
     SELECT 'effective', 'discounts', NULL, 0, amortized_cost FROM row_classes WHERE place IS NOT NULL AND amortized_cost <> 0

@@ -1,4 +1,4 @@
-"""Where each billed dollar of a month went."""
+"""The classes of each billed dollar of a month."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _TITLES = {
-    "billed": "The invoice: what is billed",
-    "effective": "Effective cost: fees of commitments spread over what they cover",
+    "billed": "Invoice (billed cost)",
+    "effective": "Effective cost (commitment fees spread over the usage they cover)",
 }
 _SUMS = {"billed": "invoice", "effective": "effective cost"}
 
@@ -50,13 +50,13 @@ _SUMS = {"billed": "invoice", "effective": "effective cost"}
 def reconcile(
     request: Request, month: Annotated[str, Option("The provider's billing period.", "YYYY-MM")]
 ) -> Document:
-    """Prove where each billed dollar of a month went.
+    """Show where each billed dollar of a month went.
 
-    Accounts, exact to the cent: the invoice, as billed, and effective cost, each row of the bills in one class: GPU machines by
-    team, unallocated, outside the nodes' lives or unseen by metrics; commitments, discounts, credits, tax and all that is no GPU.
-    And billed - effective cost = named lines. Nodes that no bill covers stand beside, at their estimate. Ends with 4 where
-    something is unexplained, no bill of that month was collected, or the month is over and metrics miss a part of it that nobody
-    accepted.
+    Two statements, exact to the cent: the invoice as billed, and effective cost. Each bill row is in one class: GPU
+    machines by team, unallocated, outside the nodes' lives or without metrics; commitments, discounts, credits, tax
+    and everything without GPUs. The difference between billed and effective cost is split into named causes. Nodes
+    that no bill covers are listed separately, with their estimate. Exits with 4 if an amount is unexplained, if no
+    bill of that month was collected, or if the month is over and has gaps in metrics that were not accepted.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def reconcile(
       gpucost reconcile --month 2026-09 --format csv -o september.csv
     """
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-        raise UsageError(f"--month {month!r} is no month", "write it as 2026-10")
+        raise UsageError(f"invalid --month {month!r}", "write it as 2026-10")
     account = reconciliation(request.settings, request.store, month)
     state = "final" if account.is_final else "not final yet"
     errors = tuple(_errors(account, month, request.now))
@@ -81,7 +81,10 @@ def reconcile(
 
 
 def reconciliation(config: Config, store: Store, month: str) -> Reconciliation:
-    """Where the bill of `month` (`2026-10`) went, and what metrics miss of it. Raises IncompleteError where no bill is there."""
+    """The reconciliation of `month` (`2026-10`), with its gaps in metrics.
+
+    Raises IncompleteError without a bill.
+    """
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
         period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
@@ -94,14 +97,14 @@ def reconciliation(config: Config, store: Store, month: str) -> Reconciliation:
 
 
 def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[IncompleteError]:
-    """Why the month is not reconciled, and why it is incomplete."""
+    """The errors of a month that is not reconciled or incomplete."""
     if account.problems:
         yield IncompleteError(
             f"{month} is not reconciled: {'; '.join(account.problems)}",
             "gpucost reconcile --format json has every line and cause",
         )
     if month < f"{now:%Y-%m}" and (missing := missing_text(account.not_collected)):
-        yield IncompleteError(f"{month} is incomplete: {missing}", "gpucost report says what mends it")
+        yield IncompleteError(f"{month} is incomplete: {missing}", "run gpucost report for the fix")
 
 
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
@@ -114,10 +117,10 @@ def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
 
 
 def _sections(account: Reconciliation) -> Iterator[Section]:
-    """Amounts may be of several currencies: each column or line names its own."""
+    """The sections of the page. Amounts can be in several currencies: each column or line names its own."""
     costs = (amount("billed_cost", "Billed"), amount("effective_cost", "Effective"))
     for one in account.statements:
-        sums = [Line(("not explained", None, one.difference))] if one.difference else []
+        sums = [Line(("unexplained", None, one.difference))] if one.difference else []
         sums.append(Line((_SUMS[one.basis], one.rows, one.cost), is_sum=True))
         is_own = one.currency == account.currency
         yield Table.of(
@@ -132,10 +135,9 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
             ),
             sums,
             f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
-            f"{account.effective_cost:,.2f} "
-            f"{one.currency} of it, {account.lines['attributed']:,.2f} attributed to teams. A bill row of "
-            f"several teams counts "
-            "where most of it went."
+            f"{account.effective_cost:,.2f} {one.currency} of it, {account.lines['attributed']:,.2f} of "
+            "that attributed to teams. A bill row shared by several teams counts for the one with the "
+            "largest part."
             if is_own and one.basis == "effective"
             else None,
         )
@@ -149,16 +151,16 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
         yield Table.of("Invoices", account.invoices, (*whose, *costs, text("currency")))
     causes = [cause for cause in account.causes if cause.difference]
     what = (text("provider", weight=2), text("kind"), text("cause"), count("rows", weight=3))
-    note = None if causes else "Every charge is effective as billed."
+    note = None if causes else "The effective cost of every charge is its billed cost."
     yield Table.of(
-        "Billed less effective cost, all charges",
+        "Billed minus effective cost, all charges",
         causes,
         (*what, *costs, amount("difference"), text("currency")),
         note=note,
     )
     if account.beside:
         yield Table.of(
-            "Of it, on GPU instances beside their hours",
+            "Part of it: other charges on GPU instances",
             account.beside,
             (text("kind"), amount("cost"), text("currency")),
         )
@@ -167,8 +169,8 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
         yield Texts("Not collected", tuple(texts[:_SHOWN]), _more(texts))
     columns = (text("name"), text("instance_type", "Type"), number("hours"), amount("cost", account.currency))
     for title, machines in (
-        ("Billed instances that no metrics saw", account.unseen),
-        ("Nodes that no bill covers, estimated", account.unbilled),
+        ("Billed instances without metrics", account.unseen),
+        ("Estimated cost of nodes without a bill", account.unbilled),
     ):
         if machines:
             yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))

@@ -1,4 +1,4 @@
-"""Where each billed dollar went: the bill beside what was attributed."""
+"""Reconciliation of a bill with the attributed cost."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 PACKAGE = "gpucost.questions.reconcile"
-CENT = Decimal("0.005")  # half a cent: what rounding to cents hides
+CENT = Decimal("0.005")  # half a cent: hidden by rounding to cents
 
 Basis = Literal["billed", "effective"]
 BASES: dict[Basis, str] = {"billed": "the invoice", "effective": "effective cost"}
 
-# Where money of GPU machines goes, in the order of the account, with what each line is.
+# The lines for the cost of GPU machines, in the order of the account, with their texts.
 LINES = {
     "attributed": "attributed to teams",
-    "unallocated": "unallocated: nobody held the GPUs",
-    "not_collected": "billed while nobody saw who held the GPUs",
+    "unallocated": "unallocated GPUs",
+    "not_collected": "not collected: billed without metrics of the GPUs' holders",
     "outside_node_life": "billed time outside the node's life",
-    "seen_beyond_billed_hours": "nodes seen longer than billed",
-    "instances_without_metrics": "billed instances that no metrics saw",
+    "seen_beyond_billed_hours": "nodes with metrics beyond their billed hours",
+    "instances_without_metrics": "billed instances without metrics",
     "billed_in_part": "billed without a part of the cost",
     "shared_in_pool": "shared among machines of one kind",
     "settled_in_other_periods": "settled in other billing periods",
 }
 
 
-# What of a bill is no machine with GPUs that has an id, in the order of a statement.
+# The classes of a bill other than identified machines with GPUs, in the order of a statement.
 OTHER_CLASSES = {
-    "gpu_without_id": "GPU machines that the bill gives no id",
-    "other_export": "GPU machines that another export tells, too",
+    "gpu_without_id": "GPU machines without an id on the bill",
+    "other_export": "GPU machines that are on another export too",
     "managed": "managed GPU services without a node",
     "bought_tokens": "bought tokens",
-    "unused_gpu_reservations": "reserved GPU capacity that nothing used",
-    "unused_commitments": "commitments that nothing used",
-    "commitment_fees": "fees of commitments",
+    "unused_gpu_reservations": "unused reserved GPU capacity",
+    "unused_commitments": "unused commitments",
+    "commitment_fees": "commitment fees",
     "covered_usage": "covered usage that savings plans take back",
-    "unused_reservations": "other reserved capacity that nothing used",
+    "unused_reservations": "other unused reserved capacity",
     "other_machines": "machines without GPUs",
     "storage": "storage",
     "network": "network",
     "support": "support",
     "other_services": "other services",
-    "split": "containers' shares, which cost nothing",
+    "split": "containers' shares, at no cost",
     "discounts": "discounts",
     "credits": "credits",
     "refunds": "refunds",
@@ -69,16 +69,16 @@ OTHER_CLASSES = {
     "rounding": "rounding",
 }
 CLASSES = LINES | OTHER_CLASSES
-# Where the same class means less in effective cost than on an invoice.
+# Texts for classes that contain less in effective cost than on an invoice.
 _EFFECTIVE = {
-    "commitment_fees": "fees of commitments, spread over what they cover",
+    "commitment_fees": "commitment fees, spread over the usage they cover",
     "discounts": "discounts that are in no other class",
 }
 
 
 @record
 class ClassRow:
-    """What bill rows of one class come to; of `attributed`, those of one team."""
+    """The bill rows and cost of one class; for `attributed`, of one team."""
 
     name: Annotated[str, Field(alias="class")]
     team: str | None
@@ -88,9 +88,10 @@ class ClassRow:
 
 @record
 class Statement:
-    """Everything that the billing period's bills have in one currency, by class: as billed, or as effective cost.
+    """All bills of the billing period in one currency by class, as billed or as effective cost.
 
-    The classes' bill rows add up to `rows`; their costs and `difference`, what went to no class and should be 0, to `cost`.
+    The classes' bill rows add up to `rows`; their costs and `difference`, the cost in no class, which should be 0, to
+    `cost`.
     """
 
     basis: Basis
@@ -104,7 +105,7 @@ class Statement:
     def of(
         cls, basis: Basis, currency: str, rows: int, cost: Decimal, classes: Iterable[ClassRow]
     ) -> Statement:
-        """The statement of these classes in their order; under half a cent that is left over is a class of its own."""
+        """The statement of these classes in order. A remainder under half a cent becomes the class "rounding"."""
         places = list(CLASSES)
         ordered = sorted(
             (row for row in classes if row.rows or row.cost),
@@ -117,9 +118,9 @@ class Statement:
         return cls(basis, currency, rows, cost, left, tuple(ordered))
 
     def lines(self) -> list[tuple[str, int | None, Decimal]]:
-        """What a reader sees: classes with rows or money in words, their rows and their cost in cents.
+        """The displayed lines: classes with rows or cost, their rows, and their cost in cents.
 
-        With `difference` they add up to `cost` in cents; what rounding leaves is a line.
+        With `difference` they add up to `cost` in cents; the rounding remainder is a line.
         """
         shown = [
             (class_words(row.name, self.basis, row.team), row.rows, row.cost)
@@ -130,7 +131,7 @@ class Statement:
 
 
 def class_words(name: str, basis: Basis, team: str | None = None) -> str:
-    """A class in words; those of one team, where `team` is told."""
+    """The text of a class, or of one team's machines if `team` is given."""
     if team is not None:
         return f"GPU machines of {team}"
     return _EFFECTIVE[name] if basis == "effective" and name in _EFFECTIVE else CLASSES[name]
@@ -139,7 +140,7 @@ def class_words(name: str, basis: Basis, team: str | None = None) -> str:
 def in_cents(
     lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal
 ) -> list[tuple[str, int | None, Decimal]]:
-    """Lines of words, bill rows and cost, in cents that add up to those of `cost`: what rounding leaves is a line."""
+    """Lines (text, bill rows, cost) in cents that add up to `cost`; the rounding remainder is a line."""
     shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
     left = _cents(cost) - sum((amount for *_, amount in shown), ZERO)
     return [*shown, (CLASSES["rounding"], None, left)] if left else shown
@@ -147,7 +148,7 @@ def in_cents(
 
 @record
 class Invoice:
-    """What one invoice of a provider comes to, in its own currency; None where the export does not name it."""
+    """The amounts of one invoice, in its own currency; None if the export does not name it."""
 
     provider: str
     account: str | None
@@ -160,7 +161,10 @@ class Invoice:
 
 @record
 class Cause:
-    """Why effective cost differs from billed cost; `difference` is billed - effective, in `currency`."""
+    """A cause of the difference between billed and effective cost.
+
+    `difference` is billed - effective, in `currency`.
+    """
 
     provider: str
     currency: str
@@ -174,7 +178,7 @@ class Cause:
 
 @record
 class Beside:
-    """What charges of one kind beside the hours of GPU instances cost."""
+    """The cost of charges of one kind on GPU instances, without their hours."""
 
     kind: str
     currency: str
@@ -183,7 +187,7 @@ class Beside:
 
 @record
 class Machine:
-    """A machine on one side of the account only: billed and not seen, or seen and not billed (then at its estimate)."""
+    """A machine on one side only: billed without metrics, or with metrics and an estimated cost but not billed."""
 
     name: str
     instance_type: str | None
@@ -193,12 +197,13 @@ class Machine:
 
 @record
 class Reconciliation(Shape):
-    """The account of one billing period. Money in `currency`, but for invoices, causes and `beside`, which are in the bill's.
+    """The account of one billing period.
 
-    `statements` say where every row of the bills went, billed first: in `currency`, and one for each of the bills' currencies
-    that has no rate to it. `effective_cost` is that of GPU instances = sum of `lines` + `difference`, which no line names.
-    `problems` are what keeps the account from being closed, a sentence each; none where every cent is named.
-    `not_collected` is what metrics miss of the period, as pipeline.reconcile tells.
+    Money is in `currency`; invoices, causes and `beside` are in the bill's currency. `statements` classify every row
+    of the bills, billed first: in `currency`, and one for each currency of the bills without a rate to it.
+    `effective_cost` is that of GPU instances = sum of `lines` + `difference`, which is in no line. `problems` are
+    sentences that state why the account cannot be closed; empty if every cent is explained. `not_collected` are the
+    gaps in metrics, from pipeline.reconcile.
     """
 
     month: str
@@ -224,7 +229,7 @@ class Reconciliation(Shape):
 
     @property
     def sentence(self) -> str:
-        """The account in one line: what was billed, where it went, and what keeps it from being closed."""
+        """The account in one line: billed cost, its parts, and the problems."""
         parts = " + ".join(
             f"{cost:,.2f} {LINES[line]}"
             for line, cost in self.lines.items()
@@ -235,20 +240,20 @@ class Reconciliation(Shape):
         return (
             f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; "
             f"{self.effective_cost:,.2f} {self.currency} for {self.machines:,} GPU machines = {parts}; "
-            f"{'; '.join(self.problems) or 'every cent is named'}"
+            f"{'; '.join(self.problems) or 'every cent is explained'}"
         )
 
 
 def problems_of(
     statements: Iterable[Statement], causes: Iterable[Cause], unexplained_hours: float
 ) -> tuple[str, ...]:
-    """What went to no class, billed - effective of charges that name no cause for it, and hours billed without their cost."""
+    """Messages for cost in no class, differences without a cause, and hours billed without their cost."""
     unexplained: dict[str, Decimal] = defaultdict(Decimal)
     for cause in causes:
         if cause.cause == "same" and cause.difference:
             unexplained[cause.currency] += cause.difference
     found = [
-        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} went to no class"
+        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} is in no class"
         for one in statements
         if one.difference
     ]
@@ -258,7 +263,7 @@ def problems_of(
     ]
     if unexplained_hours:
         found.append(
-            f"{unexplained_hours:,.1f} instance-hours were billed without their cost, or a part of it, for no named reason"
+            f"{unexplained_hours:,.1f} instance-hours were billed without all of their cost, for an unknown reason"
         )
     return tuple(found)
 
@@ -267,7 +272,7 @@ def _cents(amount: Decimal) -> Decimal:
     return amount.quantize(Decimal("0.01")) + 0  # no -0.00
 
 
-# The first of the machines that are billed in a currency without a rate.
+# The first machine billed in a currency without a rate.
 _WITHOUT_RATE = """SELECT currency, min(from_ms) AS from_ms
 FROM billed_hours
 WHERE billing_period = $1 AND rate IS NULL
@@ -288,7 +293,7 @@ FROM machine_hours
 WHERE NOT has_node
 GROUP BY provider, billed_name
 ORDER BY cost DESC, billed_name"""
-# Nothing that is in the machines' cost, such as a discount, is in it.
+# Excludes charges that are part of the machines' cost, such as discounts.
 _BESIDE = """SELECT kind, billing_currency AS currency, sum(effective_cost) AS cost
 FROM machine_charges
 WHERE billing_period = $1 AND kind IN ('storage', 'network', 'other')
@@ -298,10 +303,11 @@ ORDER BY ALL"""
 
 
 def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliation:
-    """The account of the billing period `month` (`2026-10`), from an attribution that is up to date.
+    """The account of the billing period `month` (`2026-10`), from an up-to-date attribution.
 
-    Works on a read-only connection that has the rates of price.load_fx_rates; makes temporary tables. Raises IncompleteError
-    where no bill of that month was collected, PriceError where a machine is billed in a currency that has no rate.
+    Works on a read-only connection with the rates of price.load_fx_rates; makes temporary tables. Raises
+    IncompleteError if no bill of that month was collected, PriceError if a machine is billed in a currency without a
+    rate.
     """
     causes = answer_rows(con, PACKAGE, "60_charges", {"month": month})
     if not causes:
@@ -368,5 +374,5 @@ def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:
     months = sqlfiles.column(con, "SELECT DISTINCT billing_period FROM bills ORDER BY ALL")
-    others = f"; there are {', '.join(months)}" if months else ", nor any other"
+    others = f"; bills exist for {', '.join(months)}" if months else ", or of any other month"
     return f"no bill of {month} was collected{others}", "gpucost collect aws|gcp|azure|focus PATH"

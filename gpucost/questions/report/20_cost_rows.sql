@@ -1,6 +1,6 @@
--- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets; $by is the list of dimensions asked for; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets; $by is the list of requested dimensions; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: cost_rows, one row per (kind, node, allocation, team, time_bucket) with the sums of every measure; dimensions that no table of the report needs are null
--- invariant: sums over cost_rows are the sums over the cells of the period that pass the filters
+-- invariant: sums over cost_rows equal the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE cost_rows AS
 WITH cell_buckets AS (
     SELECT c.from_ms, s.from_ms AS time_bucket
@@ -8,7 +8,7 @@ WITH cell_buckets AS (
     JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms
 ),
 cells AS (
-    -- where there is one bucket it holds every cell
+    -- a single bucket holds every cell
     SELECT c.*, s.from_ms AS time_bucket FROM report_cost_cells AS c CROSS JOIN time_buckets AS s
     WHERE NOT list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
     UNION ALL BY NAME
@@ -16,7 +16,7 @@ cells AS (
     WHERE list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
 ),
 sums AS (
-    -- doubles that several threads add differ in the last digits from run to run; decimals do not
+    -- sums of doubles differ in the last digits from run to run with several threads; sums of decimals do not
     SELECT
         kind, node_id, allocation_id, team, time_bucket,
         total_ms(allocated_gpu_ms) AS allocated_gpu_ms,

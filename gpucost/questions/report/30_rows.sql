@@ -1,7 +1,7 @@
--- reads: cost_rows; $bys are lists of dimensions to group by, $most limits the rows of each list, of each part
--- writes: nothing; answers, for each list by its place, one row per kind and combination of its dimensions, the dearest first, other dimensions null
+-- reads: cost_rows; $bys are lists of dimensions to group by, $most limits the rows of each list and part
+-- writes: nothing; returns, for each list by its position, one row per kind and combination of its dimensions, the most expensive first, other dimensions null
 -- invariant: with any list the measures add up to the same totals
--- one statement for all: planning it takes longer than running it
+-- one statement for all lists: planning takes longer than running
 WITH asked AS (
     SELECT generate_subscripts($bys::VARCHAR[][], 1) AS place, unnest($bys::VARCHAR[][]) AS by, unnest($most::BIGINT[]) AS most
 ),

@@ -1,6 +1,6 @@
 -- reads: progress_series, progress_values; $from_ms, $to_ms
--- writes: nothing; answers one row per counter of work whose levels alternate three times within ten values: the series of it with most values, and these
--- invariant: a fall is an alternation if the next value is at the former level again: after a restart it is not; of an identity one series is answered
+-- writes: nothing; returns one row per counter of work whose levels alternate three times within ten values: its series with the most values, and these values
+-- invariant: a fall is an alternation if the next value is back at the former level, unlike after a restart; one series per identity is returned
 WITH changes AS (
     SELECT series_id, at_ms, value
     FROM progress_values SEMI JOIN (FROM progress_series WHERE kind = 'counter') USING (series_id)

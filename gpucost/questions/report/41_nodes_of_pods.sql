@@ -1,6 +1,6 @@
--- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team of a report on each team
--- writes: nothing; answers one row per price source of the nodes that the pods asked for ran on, weighed by what those pods cost
--- invariant: node_cost over all sources is cost over cost_rows; capacity is the GPU time held, for want of a cost to weigh by
+-- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team in a report on each team
+-- writes: nothing; returns one row per price source of the nodes of the selected pods, weighted by the cost of those pods
+-- invariant: node_cost over all sources is cost over cost_rows; capacity is the allocated GPU time, the weight without a cost
 SELECT
     part_of(c.team) AS part,
     h.price_source          AS source,
@@ -10,7 +10,7 @@ SELECT
     min(h.price_as_of)      AS as_of
 FROM report_cost_cells AS c
 JOIN (
-    -- a day on which the source changed counts for the one that most of its cost came from
+    -- on a day with several sources, the one with most of the cost counts
     SELECT node_id, from_ms, arg_max(price_source, node_cost) AS price_source, min(price_as_of) AS price_as_of
     FROM report_node_cells
     GROUP BY ALL

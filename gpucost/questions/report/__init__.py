@@ -1,4 +1,4 @@
-"""What GPUs cost, by team or by any other dimension."""
+"""The cost of GPUs, by team or by any other dimension."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpucost.render.view import ReportView
 
 T = TypeVar("T")
-# How unallocated cost is spread over the teams that used such GPUs.
+# How to spread unallocated cost over the teams that used such GPUs.
 Sharing = Literal["proportional", "even"]
 
 
@@ -25,8 +25,8 @@ def report(
     by: Annotated[
         Names,
         Option(
-            f"Rows by any of {DIMENSION_NAMES}. Default: team; with --team namespace; with --namespace "
-            f"workload.",
+            f"Dimensions of the rows, any of {DIMENSION_NAMES}. Default: team; with --team namespace; with "
+            "--namespace workload.",
             "A,B",
             completes="dimensions",
             is_split=True,
@@ -35,23 +35,22 @@ def report(
     share_unallocated: Annotated[
         Sharing | None,
         Option(
-            "Also spread what nobody held over the teams that used such GPUs in that cluster: by cost, or"
-            " evenly."
+            "Spread unallocated cost over the teams that used such GPUs in that cluster: by cost, or evenly."
         ),
     ] = None,
-    top: Annotated[int, count("How many top consumers to list.")] = 10,
+    top: Annotated[int, count("Number of top consumers to list.")] = 10,
     findings: Annotated[
         int,
         count(
-            "On an HTML page, also so many of the dearest findings; asking what-ifs takes seconds, longer"
-            " on a large fleet."
+            "Number of the most expensive findings to add to an HTML page (default: 0). Pricing them takes "
+            "seconds, longer on a large fleet."
         ),
     ] = 0,
     strict: Annotated[
-        bool, Option("Exit with 4 after the report where its period was not collected in full.")
+        bool, Option("Exit with 4 after the report if its period was not collected in full.")
     ] = False,
 ) -> ReportView:
-    """Show what GPUs cost, who used them, and how much of it was idle.
+    """Show the cost of GPUs by team, with usage and idle time.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -70,9 +69,7 @@ def report(
     from gpucost.questions.report.reading import report as read_report
 
     if findings and request.format != "html":
-        raise UsageError(
-            "--findings has a place on an HTML page only", "gpucost findings lists them in every other format"
-        )
+        raise UsageError("--findings needs --format html", "run gpucost findings for every other format")
     request = replace(request, with_samples=request.format == "html")
     query = request.query(
         by=by,
@@ -96,7 +93,7 @@ def report(
 
 
 def read_or_incomplete(request: WorkloadRequest, query: Query, read: Callable[[], T], *, strict: bool) -> T:
-    """What `read` returns. If there is nothing, and the query's period must be complete, the error says why it is not."""
+    """Return the result of `read`. If it finds no data for a period that must be complete, raise the reason."""
     try:
         return read()
     except NoDataError as error:
@@ -106,7 +103,7 @@ def read_or_incomplete(request: WorkloadRequest, query: Query, read: Callable[[]
 
 
 def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None:
-    """Why the query's period is incomplete: part of it was not collected and not accepted, or is still to come."""
+    """The error for an incomplete period: a gap that is not accepted, or a period that is not over."""
     from gpucost.questions.report.coverage import missed
     from gpucost.render.formatting import missing_text
 

@@ -1,4 +1,4 @@
-"""Builds the view of a report from the attributed tables."""
+"""Build the view of a report from the attributed tables."""
 
 from __future__ import annotations
 
@@ -44,29 +44,32 @@ _WORKLOAD = ("cluster", "namespace", "workload")
 
 
 def build(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
-    """The report on `query`, from the attributed costs of days or hours, nodes, allocations, collected and warnings.
+    """Build the report for `query` from the attributed tables.
 
-    Works on a read-only connection; makes temporary tables. Where anything is shared it reads bills, too, and the temporary table
-    fx_rates. Raises GpucostError where the period holds no data or a filter names nothing there is, StoreError where the store
-    holds no GPU nodes at all.
+    Reads the costs of days or hours, nodes, allocations, collected and warnings. Works on a read-only connection;
+    makes temporary tables. If costs are shared, it also reads bills and the temporary table fx_rates. Raises
+    GpucostError if the period has no data or a filter matches nothing, StoreError if the store has no GPU nodes.
     """
     return _build(con, config, query, {None: query})[None]
 
 
 def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[str, ReportView]:
-    """The reports on each of the query's teams by itself, as `build` tells of one, from one reading of all."""
+    """Build one report per team of the query, each as `build` would, in one pass."""
     alone: dict[Part, Query] = {team: replace(query, teams=(team,)) for team in query.teams}
     return {str(team): view for team, view in _build(con, config, query, alone).items()} if alone else {}
 
 
-#: What the table of every workload tells apart.
+#: The dimensions of the table of every workload.
 _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
 
 
 def workload_tables(
     con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()
 ) -> dict[str | None, Table]:
-    """Every workload with its team, namespace, cluster and GPU model, the dearest first: under None, and of each of `teams`."""
+    """Every workload with its team, namespace, cluster and GPU model, the most expensive first.
+
+    Key None has all workloads, the other keys have the workloads of each of `teams`.
+    """
     every = replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False)
     views: dict[str | None, ReportView] = {None: build(con, config, every)}
     views.update(build_each(con, config, replace(every, teams=tuple(teams))))
@@ -79,17 +82,17 @@ def workload_tables(
 def _build(
     con: DuckDBPyConnection, config: Config, query: Query, parts: dict[Part, Query]
 ) -> dict[Part, ReportView]:
-    """The reports on the parts of `query`: on all of it, called None, or on each of its teams."""
+    """Build the reports for the parts of `query`: all of it (None), or each team."""
     now = query.now or datetime.now(UTC)
     prepare(con, query, config.tz, each_team=None not in parts)
     is_shared = sharing.is_asked(config, query)
     if is_shared:
         sharing.share(con, config, query)
-    # bought tokens have a team and nothing else
+    # bought tokens have a team and no other dimension
     of_teams = not any(names for name, names in query.filters.items() if name != "teams")
     has_api = of_teams and find_tokens(con)
     if has_api:
-        from gpucost.questions.report import api_cost  # most stores know of no tokens
+        from gpucost.questions.report import api_cost  # most stores have no tokens
 
         api_cost.prepare(con, config, query.period)
         api_cost.select(con, query.teams)
@@ -98,7 +101,7 @@ def _build(
         check_names(con, query, others | api_cost.teams(con) if has_api else others)
     nodes = priced_nodes(con, query)
     bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
-    # of what nobody held, what reservations kept free
+    # to split unallocated GPUs by reservation
     bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
     bys += [(_WORKLOAD, query.top)] if query.with_sections else []
     by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys)
@@ -157,7 +160,7 @@ def _build(
             sections += [waste(totals, whole, config), top[part]]
             if models.get(part):
                 sections.append(bought(models[part]))
-            # of one team first what it used, wasted and on what; else, or with dimensions asked for by name, the rows
+            # a report on one team begins with its usage and waste; otherwise, and with --by, the rows come first
             main = cost_by(rows, query.dimensions, totals, whole, shared.get(part))
             sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
         views[part] = ReportView(
@@ -204,16 +207,16 @@ def _subtitle(query: Query, tz: ZoneInfo) -> str:
 
 
 def _no_data(con: DuckDBPyConnection, query: Query, tz: ZoneInfo) -> GpucostError:
-    # A node is up, and seen, for one scrape interval after its last sample; that alone is no data of the next month.
+    # A node counts as up for one scrape interval after its last sample; that alone is not data of the next month.
     seen = "SELECT least(max(up_to_ms), (SELECT max(to_ms) FROM collected), $1) FROM nodes"
     newest = value(con, seen, [newest_data(con)])
     if newest is None:
         return StoreError(
-            "the store holds no GPU nodes",
-            "gpucost doctor says which metrics are missing; gpucost collect prometheus loads them",
+            "the store has no GPU nodes",
+            "run gpucost doctor to list missing metrics; gpucost collect prometheus loads them",
         )
     day = from_ms(newest - 1).astimezone(tz).date()
     return NoDataError(
-        f"there is no data for {query.period_name}",
+        f"no data for {query.period_name}",
         f"the newest month with data is {month_name(day)}: gpucost report --month {day:%Y-%m}",
     )

@@ -1,4 +1,4 @@
-"""How far a report's figures can be trusted: what was measured, priced from where, and what is missing."""
+"""Coverage of a report: measured time, price sources and missing data."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from gpucost.store.sqlfiles import column
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# A running period always lacks its last hours; that is worth a warning only after a missed daily collect.
+# A running period always lacks its last hours; that deserves a warning only after a missed daily collect.
 _LATE_AFTER = timedelta(hours=25)
-# What is collected begins and ends with a sample: up to here, the one before it may have been so, and the next of what runs.
+# Collected time begins and ends with a sample. Up to this long before and after it, objects may have been up between
+# two scrapes.
 _EDGE_MS = 10 * 60_000
-# Nothing comes after the last sample of a period that is over: one scrape may have been late.
+# At the end of a finished period only one late scrape is allowed for.
 _LATE_SCRAPE_MS = 60_000
 
-# What Slurm reports of no job while AccountingStorageTRES lacks it: to collect that time again is of no use.
+# Slurm does not report this if AccountingStorageTRES lacks it: collecting that time again does not help.
 UNTRACKED = "gres/gpu"
 TRACK_GPUS = "add gres/gpu to AccountingStorageTRES in slurm.conf"
 
-# Collected and other time of the clusters asked for (none: all).
+# Collected and other time of the selected clusters (empty: all).
 _SPANS = """
 FROM (
     FROM coverage_gaps
@@ -41,14 +42,17 @@ WHERE len($clusters::VARCHAR[]) = 0 OR list_contains($clusters::VARCHAR[], clust
 ORDER BY cluster, from_ms, to_ms, kind"""
 
 
-# What is to be trusted of a part of a report: its totals, its nodes, and its GPU-hours of unknown capacity type.
+# The inputs for one part of a report: its totals, its nodes, and its GPU-hours of unknown capacity type.
 Covered = tuple[Measures, list[PricedNodes], float]
 
 
 def coverage(
     con: DuckDBPyConnection, config: Config, query: Query, now: datetime, parts: Mapping[Part, Covered]
 ) -> dict[Part, Coverage]:
-    """Coverage of the query's period. What lies after `now` and after the newest collected moment is not missing yet."""
+    """Coverage of the query's period.
+
+    Time after both `now` and the newest collected moment is not missing yet.
+    """
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices = _gap_notices(con, seen)
     doubts = _processes(con, query)
@@ -65,7 +69,7 @@ def coverage(
             measured_ratio=totals.measured_ratio,
             sources=sources,
             price_sources={source.name: source.share for source in sources},
-            # what a bill says of its hours does not grow old
+            # the price of a billed hour does not become outdated
             price_as_of=min(
                 (source.as_of for source in sources if source.as_of and source.name != BILL), default=None
             ),
@@ -94,23 +98,23 @@ def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
 
 
 def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:
-    """What of `period` was not seen, or seen in part, of any cluster, as far as it is due by `now`."""
+    """Gaps and partly collected time of `period` in all clusters, up to `now`."""
     return _seen(con, period, now, tz, ()).gaps
 
 
 def missed(
     con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str] = ()
 ) -> tuple[list[Gap], list[Notice], bool]:
-    """What was not collected of `period`, what a report warns of it, and whether the period is still running."""
+    """Gaps of `period`, their warnings, and whether the period is still running."""
     seen = _seen(con, period, now, tz, clusters)
     return [gap for gap in seen.gaps if gap.is_missing], _gap_notices(con, seen), seen.is_running
 
 
 @record
 class _Seen:
-    """What of a period, up to where it is `due`, is not simply collected, by time and cluster.
+    """Time of a period up to `due` that is not simply collected, by time and cluster.
 
-    `reached` is where the known time of the cluster that lags most ends, of those of which any of the period was collected.
+    `reached` is the earliest end of the clusters' known time, over clusters with any collected time in the period.
     """
 
     gaps: list[Gap]
@@ -147,7 +151,7 @@ def _seen(
             continue
         edges = {0: _EDGE_MS, newest.get(cluster): _EDGE_MS if is_running else _LATE_SCRAPE_MS}
         is_edge = kind == "not_collected" and end - begin <= edges.get(span["from_ms"], 0)
-        # a cluster that is off all the time, because it was taken down long ago, is no matter of the period
+        # a cluster that was off during the whole period was removed earlier
         is_all_off = kind == "off" and (begin, end) == (period.start_ms, due)
         if is_edge or is_all_off:
             continue
@@ -162,13 +166,16 @@ def _seen(
 
 
 def _most_hours(gaps: Iterable[Gap]) -> float:
-    """Hours of the cluster that has most of them."""
+    """Hours of the cluster with the most of them."""
     hours = grouped((gap.cluster, gap.hours) for gap in gaps)
     return round(max(map(sum, hours.values()), default=0.0), 9)
 
 
 def _price_sources(nodes: list[PricedNodes], now: datetime) -> tuple[PriceSource, ...]:
-    """Shares of node cost; where nothing cost anything, of GPU time. What has no price has no share."""
+    """Shares of node cost by price source, or of GPU time if the cost is zero.
+
+    Nodes without a price and cost have no share.
+    """
     priced = [node for node in nodes if node.source != NO_PRICE or node.node_cost]
     cost = sum(node.node_cost for node in priced)
     time = sum(node.capacity_gpu_ms for node in priced)
@@ -188,8 +195,8 @@ _ACCOUNTED = "SELECT DISTINCT source FROM loads WHERE kind = 'slurm'"
 
 
 def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
-    """What nobody signed. A period that runs may lack its last hours."""
-    # from when on servers were asked, and from when on they had something: what lies between is forgotten for good
+    """Warnings about gaps that are not accepted. A running period may lack its last hours."""
+    # start of the queried time, and of the time with data: the time in between is lost
     asked_ms, first_ms = con.execute(
         "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
     ).fetchall()[0]
@@ -202,7 +209,7 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
             continue
         fix: str | None = TRACK_GPUS
         if first_ms is not None and asked_ms <= to_ms(gap.start) and to_ms(gap.end) < first_ms + MS_PER_HOUR:
-            text, fix = f"{text}; the server had nothing that old, and that time is lost", None
+            text, fix = f"{text}; the server had no data that old, and that time is lost", None
         elif UNTRACKED not in gap.families:
             fix = _collect(gap.start, gap.end, "slurm" if gap.cluster in accounted else "prometheus")
         notices.append(Notice("not_collected", text, fix))
@@ -210,7 +217,7 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
 
 
 def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
-    """One per cluster: hours whose answers their server called partial, and that were accepted as they are."""
+    """One notice per cluster for hours with accepted partial answers."""
     return [
         Notice(
             "partial",

@@ -1,4 +1,4 @@
-"""What stands on a report's page beside its tables: where the month's bill went, waste, units of work, findings."""
+"""Additional blocks of a report's page: waste, unit costs, findings, reconciliation."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -> ReportView:
-    """`view`, saying where the month's bill went; as it is where no bill prices it, or it is of a part of a month or fleet.
+    """Add the month's reconciliation to `view`, if it is on a whole month and fleet with a bill.
 
-    No word either where machines that no metrics saw are billed in a currency without a rate: `gpucost reconcile` says so.
+    Adds none if machines without metrics are billed in a currency without a rate: `gpucost reconcile` reports that.
     """
     if (
         "bill" not in view.coverage.price_sources
@@ -58,11 +58,11 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
     return replace(view, coverage=replace(view.coverage, reconciliation=sentence))
 
 
-#: How many findings stand on each page of a bundle.
+#: Number of findings on each page of a bundle.
 FINDINGS = 10
 _MOST_ROWS = 10
 _MOST_WORKLOADS = 5_000
-# Columns that a phone has no room for, and those that leave names no room anywhere.
+# Columns to hide on a phone, and columns to leave out so that names have room.
 _WEIGHTS = {"Cluster": 3, "Team": 2, "GPU": 2}
 _NOT_SEARCHED = ("Share", "Idle h", "Unmeasured", "Efficiency")
 _KINDS: Mapping[str, LayerKind] = {
@@ -71,7 +71,7 @@ _KINDS: Mapping[str, LayerKind] = {
     "cpu_memory": "others",
     **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
 }
-# By answer: the list that says most, and its columns.
+# By answer: its most informative list, and the columns to show.
 _COLUMNS = {
     "epoch": ("runs", "run namespace epochs_done mean_cost lost_cost cost forecast_cost"),
     "requests": ("models", "workload namespace model amount failed cost idle_cost cost_per_1000"),
@@ -82,9 +82,9 @@ _COLUMNS = {
     ),
 }
 _WHAT = {
-    "epoch": "An epoch costs what its workload cost from one epoch to the next, idle time and restarts included.",
-    "requests": "The whole cost of the workload that serves counts, also while it idles; failed requests are not counted.",
-    "tokens": "The whole cost of the workload that serves counts, also while it idles.",
+    "epoch": "The cost of an epoch is the cost of its workload from one epoch to the next, including idle time and restarts.",
+    "requests": "Counts the whole cost of the serving workload, including idle time; failed requests are not counted.",
+    "tokens": "Counts the whole cost of the serving workload, including idle time.",
 }
 
 
@@ -97,7 +97,7 @@ def blocks(
     advice: Findings | None,
     top: int = FINDINGS,
 ) -> tuple[Block, ...]:
-    """A block for each of them that has something to say; `advice` is None where nobody asked for findings."""
+    """A block for each input with content; `advice` is None if findings were not requested."""
     words = " ".join(period_words(config, period))
     found = [
         searched(workloads),
@@ -109,9 +109,9 @@ def blocks(
 
 
 def page(config: Config, store: Store, query: Query, view: ReportView, findings: int) -> ReportView:
-    """The view as an HTML page needs it: with where the month's bill went, and blocks, one of `findings` findings.
+    """Prepare the view for an HTML page: add the reconciliation and blocks, one with findings.
 
-    No blocks where nobody held a GPU of those asked for.
+    Adds no blocks if the selected pods held no GPUs.
     """
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
@@ -122,7 +122,7 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
 
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
-    """What stands beside a report on its page, by the same filters: every workload, the anatomy of waste, and unit costs."""
+    """The data of the blocks, by the report's filters: every workload, waste and unit costs."""
     ask = UnitQuery(config, query.period, query.period_name, **query.filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
@@ -139,25 +139,25 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
 def bundle_blocks(
     config: Config, bundle: Bundle, advice: Findings | None
 ) -> dict[str | None, tuple[Block, ...]]:
-    """The blocks of each team's page of a bundle, and under None those of all teams."""
+    """The blocks of each team's page in a bundle; key None has the blocks of all teams."""
     period = bundle.ask.period
     workloads = bundle.workloads
     found: dict[str | None, tuple[Block, ...]] = {}
     found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = advice and of_findings.narrowed(advice, WorkloadSelection(teams=(team,)))
+        own = advice and advice.narrowed(WorkloadSelection(teams=(team,)))
         found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
     return found
 
 
 def searched(workloads: Table) -> Block:
-    """Every workload, up to as many as a page can hold."""
+    """Every workload, up to the limit of a page."""
     lines = [line for line in workloads.lines if not line.is_sum]
     sums = [line for line in workloads.lines if line.is_sum]
     note = workloads.note
     if len(lines) > _MOST_WORKLOADS:
-        note = f"The {_MOST_WORKLOADS:,} dearest of {len(lines):,}: gpucost report --by workload has all."
+        note = f"The {_MOST_WORKLOADS:,} most expensive of {len(lines):,}: gpucost report --by workload lists all."
     is_shown = [column.title not in _NOT_SEARCHED for column in workloads.columns]
     columns = [
         replace(column, weight=_WEIGHTS.get(column.title, column.weight))
@@ -172,7 +172,7 @@ def searched(workloads: Table) -> Block:
 
 
 def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
-    """Bars of money, or of GPU-hours where nothing has a price."""
+    """Bars of money, or of GPU-hours without any price."""
     rows = [row for row in waste.buckets if row.cost or row.gpu_hours]
     if not rows:
         return None
@@ -194,7 +194,7 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
         for one in (part, whole)
     )
     kept = [row.kind.title for row in rows if not row.kind.is_waste]
-    but = f": every bar but {' and '.join(kept)}" if kept else ""
+    but = f": every bar except {' and '.join(kept)}" if kept else ""
     intro = f"Wasted: {wasted} of {of}, {percent(float(part) / float(whole))}{but}."
     return Block(
         "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
@@ -224,7 +224,10 @@ def _advice(advice: Findings, currency: str, words: str, top: int) -> Block | No
 
 
 def _of_team(view: UnitView, team: str) -> UnitView:
-    """Its rows of one team; a workload that changed teams stands with all teams alone."""
+    """The view's rows for one team.
+
+    A workload that changed teams is only on the page of all teams.
+    """
     sections = {
         name: [row for row in rows if row.get("team") == team] for name, rows in view.sections.items()
     }

@@ -1,4 +1,4 @@
-"""Counters that several processes of a server expose under one name: told apart by their levels, or left out."""
+"""Counters that several processes of a server expose under one name: separated by level, or left out."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ SELECT unnest($1::UBIGINT[]) AS identity, unnest($2::BIGINT[]) AS series_id, unn
 def processes(
     con: DuckDBPyConnection, period: Period, clusters: Sequence[str], from_ms: int = 0
 ) -> list[Notice]:
-    """Make unit_processes: of which process each value of such a counter is, or none. Warnings for counters of the period.
+    """Make unit_processes: the process of each value of such a counter, or none.
 
-    Values before `from_ms` are not looked at."""
+    Returns warnings for counters of the period. Ignores values before `from_ms`.
+    """
     rows = []
     notices = []
     for row in answer_rows(con, PACKAGE, "35_processes", {"from_ms": from_ms, "to_ms": period.end_ms}):
@@ -41,7 +42,7 @@ def processes(
             how = (
                 f"{max(numbers) + 1} levels are added up"
                 if numbers
-                else "their levels cannot be told apart: left out"
+                else "their levels cannot be separated: left out"
             )
             notices.append(
                 Notice(
@@ -55,13 +56,13 @@ def processes(
 
 
 def separated(levels: Sequence[float]) -> list[int] | None:
-    """The number of the process that each value is of; None if a value fits several.
+    """The process number of each value; None if a value fits several.
 
-    A value goes on from the highest level that is not above it. That is certain if the largest rise of a level is smaller than
-    the distance of every value from the level below its own.
+    A value continues the highest level that is not above it. That is certain if the largest rise of a level is
+    smaller than the distance of every value from the level below its own.
     """
     lasts: list[float] = []
-    for value in reversed(levels):  # down to the level that each process begins at
+    for value in reversed(levels):  # backward, down to the first level of each process
         above = [number for number, last in enumerate(lasts) if last >= value]
         number = min(above, key=lasts.__getitem__, default=len(lasts))
         lasts[number : number + 1] = [value]

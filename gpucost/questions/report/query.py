@@ -1,4 +1,4 @@
-"""What a report is asked for: a period, dimensions and filters."""
+"""The query of a report: a period, dimensions and filters."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ DIMENSIONS = (
 
 @record
 class Query:
-    """A period and how to cut it. Empty filters take everything; values of one filter are alternatives, filters add up.
+    """A period, dimensions and filters. Values of one filter are alternatives; filters combine.
 
-    `by` empty means: by team; with `teams` by namespace; with other filters of pods by workload. `period_note`: how the period
-    was chosen, where the user named none. `now` is the moment up to which data can be expected, for tests; the clock by default.
-    Without `with_sections` only what programs read is computed; `with_series` adds what charts draw. `share_unallocated`
-    says how unallocated cost is spread. With `may_be_absent` filters may name what held nothing in the period, as long as others
-    did: what is compared need not have been there. With `may_be_idle` a period that was collected, and in which no node was up,
-    is no failure: it cost nothing.
-    Raises UsageError for an unknown dimension or an empty period.
+    Empty filters match everything. Empty `by` means team; with `teams` namespace; with other filters of pods
+    workload. `period_note`: how the period was chosen, if not by the user. `now` is the time up to which data can be
+    expected (default: the clock), for tests. Without `with_sections` only the data for programs is computed;
+    `with_series` adds the data for charts. `share_unallocated`: how unallocated cost is spread. With `may_be_absent`,
+    filters may name objects without GPUs in the period, as long as others had some, for comparisons. With
+    `may_be_idle`, a collected period without nodes costs nothing and is not an error. Raises UsageError for an
+    unknown dimension or an empty period.
     """
 
     period: Period
@@ -57,46 +57,46 @@ class Query:
             if name not in DIMENSIONS:
                 near = nearest(name.strip().lower().replace("-", "_"), DIMENSIONS)[0]
                 raise UsageError(
-                    f"there is no dimension {name!r}; did you mean {near}?",
+                    f"dimension not found: {name!r}; did you mean {near}?",
                     f"--by takes any of {', '.join(DIMENSIONS)}",
                 )
         if self.period.is_empty:
             raise UsageError(
                 f"the period {self.period} is empty: it ends before it begins",
-                "--to is exclusive and must lie after --from",
+                "--to is exclusive and must be after --from",
             )
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The dimensions of the rows, each once, in the order asked for."""
+        """The dimensions of the rows, each once, in the requested order."""
         return tuple(dict.fromkeys(self.by)) or (self.usual,)
 
     @property
     def usual(self) -> str:
-        """The dimension of the rows where none is asked for."""
+        """The default dimension of the rows."""
         if self.namespaces or self.workloads or self.users:
             return "workload"
         return "namespace" if self.teams else "team"
 
     @property
     def filters(self) -> dict[str, tuple[str, ...]]:
-        """The names that each filter lets through; empty means all."""
+        """The names that each filter accepts; empty means all."""
         names = ("teams", "namespaces", "clusters", "workloads", "users")
         return {name: getattr(self, name) for name in names}
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether only some pods are asked for, so that what nobody held has no place in the answer."""
+        """Whether only some pods are selected. Unallocated GPUs are then not part of the answer."""
         return bool(self.teams or self.namespaces or self.workloads or self.users)
 
 
 def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:
-    """`names`, those most alike `word` first."""
+    """Sort `names` by similarity to `word`."""
     return sorted(names, key=lambda name: (-SequenceMatcher(None, word.lower(), name.lower()).ratio(), name))
 
 
 def newest_data(con: DuckDBPyConnection) -> int | None:
-    """Where the newest window of metrics ends, in milliseconds; None without any."""
+    """The end of the newest window of metrics, in milliseconds; None without any."""
     newest: int | None = value(
         con, "SELECT max(to_ms) FROM loads WHERE kind IN ('prometheus', 'slurm') AND rows > 0"
     )
@@ -104,13 +104,13 @@ def newest_data(con: DuckDBPyConnection) -> int | None:
 
 
 def default_period(con: DuckDBPyConnection, tz: ZoneInfo, now: datetime) -> tuple[Period, str, str]:
-    """The period where none is asked for, its name and a note on why it: the current month so far, else the newest with data.
+    """The default period, its name, and a note: the current month so far, otherwise the newest with data.
 
-    Reads the `loads` of metrics: prices and bills tell nothing of use. Raises StoreError where the store holds nothing.
+    Reads the `loads` of metrics: prices and bills contain no usage. Raises StoreError if the store is empty.
     """
     newest_ms = newest_data(con)
     if newest_ms is None:
-        raise StoreError("the store holds no data yet", "gpucost collect prometheus")
+        raise StoreError("the store has no data yet", "gpucost collect prometheus")
     newest = from_ms(newest_ms - 1).astimezone(tz).date()
     today = now.astimezone(tz).date()
     period = month_period(newest, tz)

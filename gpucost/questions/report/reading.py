@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def report(config: Config, store: Store, query: Query) -> ReportView:
-    """The report that `query` asks for."""
+    """The report for `query`."""
     return read_attributed(config, store, lambda con: report_of(con, config, query), query.period)
 
 
 def report_of(con: DuckDBPyConnection, config: Config, query: Query) -> ReportView:
-    """The report of an attributed store that is open."""
+    """The report from an open attributed store."""
     load_rates(con, config, query)
     return build(con, config, query)
 
 
 def load_rates(con: DuckDBPyConnection, config: Config, query: Query) -> None:
-    """Rates of exchange, where anything is shared: what bills say of it may have to be converted."""
+    """Load exchange rates if costs are shared: bills may have to be converted."""
     if config.shared_costs or query.share_unallocated:
         price.load_fx_rates(con, config)

@@ -1,4 +1,4 @@
-"""Reads the attributed tables: sums by dimension, as rows with the derived ratios."""
+"""Read the attributed tables: sums by dimension, as rows with the derived ratios."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NO_PRICE = "none"
 BILL = "bill"
 ZERO = Decimal(0)
 MICRO = Decimal("0.000000001")
-# in the order of rows
+# in row order
 KINDS = ("allocated", "unallocated", "not_collected", "api", "shared")
 ALL = 2**62
 
 
 @record
 class PricedNodes:
-    """What nodes priced from one source offered and cost, and the oldest day these prices are of."""
+    """Capacity and cost of the nodes priced from one source, and the oldest price date."""
 
     source: str
     capacity_gpu_ms: float
@@ -45,7 +45,7 @@ class PricedNodes:
 
 
 def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with GPU-hours, to 9 decimals, where it has GPU-milliseconds: x_gpu_hours of x_gpu_ms."""
+    """Convert x_gpu_ms to x_gpu_hours, rounded to 9 decimals."""
     return {
         name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value
         for name, value in row.items()
@@ -56,7 +56,7 @@ def filters(query: Query) -> dict[str, Any]:
     return {name: list(names) for name, names in query.filters.items()}
 
 
-# The period cut at the local months, days or hours that are asked for.
+# The period cut into the requested local months, days or hours.
 _TIME_BUCKETS = """
 CREATE OR REPLACE TEMP TABLE time_buckets AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
@@ -71,9 +71,9 @@ def cut(
     by_day: bool,
     each_team: bool = False,
 ) -> None:
-    """Make time_buckets of the period's parts, and set what views and queries read.
+    """Make time_buckets from the period's parts, and set the variables of views and queries.
 
-    That is where the period lies, whether sums of days will do, and whether each team has a report of its own.
+    These are the period's bounds, whether daily sums suffice, and whether each team has a report of its own.
     """
     sqlfiles.run(con, "filters")
     con.execute(
@@ -89,8 +89,8 @@ def cut(
     con.execute("SET VARIABLE report_each_team = $1::BOOLEAN", [each_team])
 
 
-# The cells and nodes of the period (views: cells are many, and most reports read them once), by day where whole local days and
-# nothing finer are asked for: sums are the same.
+# The cells and nodes of the period, by day if the query needs whole local days only: the sums are the same. Views,
+# because cells are many and most reports read them once.
 _COST_CELLS = """
 CREATE OR REPLACE TEMP VIEW report_cost_cells AS
 SELECT * FROM cost_daily
@@ -106,7 +106,10 @@ FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms'
 
 
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo, *, each_team: bool = False) -> None:
-    """Make the tables and views on the query's period: time_buckets, report_cost_cells, report_node_cells, cost_rows."""
+    """Make the tables and views for the query's period.
+
+    These are time_buckets, report_cost_cells, report_node_cells and cost_rows.
+    """
     by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
     buckets = time_buckets(query.period, tz, query.dimensions)
     cut(con, query.period, buckets, by_day=by_day, each_team=each_team)
@@ -115,19 +118,19 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo, *, each_team: b
     run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
 
 
-# Of what a report is: a team, where each is told of by itself, else None.
+# The part of a report: a team if each has a report of its own, otherwise None.
 Part = str | None
 
 
 def in_parts(answer: Iterable[dict[str, Any]]) -> dict[Part, list[dict[str, Any]]]:
-    """Rows by their `part`, which they lose."""
+    """Group rows by `part` and remove that key."""
     return grouped((row.pop("part"), row) for row in answer)
 
 
 def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -> list[dict[Part, list[Row]]]:
-    """The rows by each list of dimensions, at most as many as stands beside it.
+    """The rows for each list of dimensions, up to its limit.
 
-    Allocated ones by cost descending, then keys; then unallocated and not collected ones.
+    Allocated rows by cost descending, then keys; then unallocated and not collected rows.
     """
     found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
     lists = {"bys": [list(by) for by, _ in bys], "most": [most for _, most in bys]}
@@ -162,14 +165,14 @@ FROM cost_rows WHERE kind = 'allocated' GROUP BY part"""
 
 
 def workload_counts(con: DuckDBPyConnection) -> dict[Part, dict[str, int]]:
-    """How many workloads held GPUs, and in how many clusters and namespaces."""
+    """The numbers of workloads that held GPUs, and of their clusters and namespaces."""
     counts: dict[Part, dict[str, int]] = defaultdict(lambda: {"workloads": 0, "clusters": 0, "namespaces": 0})
     counts |= {part: row for part, (row,) in in_parts(dicts(con.execute(_COUNTS))).items()}
     return counts
 
 
 def total(sums: Sequence[Row]) -> tuple[Measures, Unallocated, NotCollected]:
-    """The sums over everything that passes the filters, of rows by nothing; estimated cost is of all, as in the rows."""
+    """The sums over all rows that pass the filters. Estimated cost covers all kinds of rows."""
     measures = next((row.measures for row in sums if row.kind == "allocated"), NO_MEASURES)
     return (
         replace(measures, estimated_cost=sum((row.measures.estimated_cost for row in sums), ZERO)),
@@ -178,7 +181,7 @@ def total(sums: Sequence[Row]) -> tuple[Measures, Unallocated, NotCollected]:
     )
 
 
-# By price source; node_cost over all of them is cost + unallocated_cost + not_collected_cost over cost_rows.
+# By price source; node_cost over all sources is cost + unallocated_cost + not_collected_cost over cost_rows.
 _NODES = """
 SELECT NULL AS part, h.price_source AS source,
     sum(h.capacity_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
@@ -191,7 +194,7 @@ ORDER BY h.price_source"""
 
 
 def priced_nodes(con: DuckDBPyConnection, query: Query) -> dict[Part, list[PricedNodes]]:
-    """Capacity and cost of the nodes by price source: of all nodes, or of those that the pods asked for ran on."""
+    """Capacity and cost of nodes by price source: of all nodes, or of the selected pods' nodes."""
     if query.is_narrowed:
         run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
     else:
@@ -200,7 +203,7 @@ def priced_nodes(con: DuckDBPyConnection, query: Query) -> dict[Part, list[Price
 
 
 def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotCollected) -> NodeTotals:
-    """What the nodes offered and cost, over all price sources."""
+    """Capacity and cost of the nodes, over all price sources."""
     return NodeTotals(
         capacity_gpu_hours=hours(sum(node.capacity_gpu_ms for node in nodes)),
         over_allocated_gpu_hours=hours(sum(node.over_allocated_gpu_ms for node in nodes)),
@@ -211,7 +214,7 @@ def node_totals(nodes: list[PricedNodes], unallocated: Unallocated, unseen: NotC
 
 
 def unpriced_ms(nodes: list[PricedNodes]) -> float:
-    """GPU-milliseconds of nodes that nothing prices."""
+    """GPU-milliseconds of nodes without a price."""
     return sum(node.capacity_gpu_ms for node in nodes if node.source == NO_PRICE)
 
 
@@ -227,7 +230,7 @@ WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
 
 
 def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tuple[str | None, str]]]:
-    """The GPU models and capacity types some of whose GPU-hours held have no price."""
+    """The GPU models and capacity types with allocated GPU-hours that have no price."""
     answer = con.execute(_UNPRICED_GPUS, filters(query)).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
@@ -257,12 +260,12 @@ ALL_COLLECTED = NotCollected(0.0, ZERO)
 
 
 def has_nodes(con: DuckDBPyConnection) -> bool:
-    """Whether there were any nodes in the period, whatever the filters say."""
+    """Whether any nodes existed in the period, regardless of the filters."""
     return bool(con.execute("FROM report_node_cells LIMIT 1").fetchall())
 
 
 def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = frozenset()) -> None:
-    """Raises GpucostError where a filter names nothing there is; `other_teams` have no GPUs, but a share of costs."""
+    """Raise GpucostError if a filter matches nothing. `other_teams` have no GPUs, but a share of costs."""
     if not has_nodes(con):
         return  # a period without data has its own message
     period, name = query.period, query.period_name
@@ -272,5 +275,5 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
         raise error
     if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(
-            f"nothing {within(name)} passes all of these filters together", "leave one of the filters out"
+            f"the filters match nothing together {within(name)}", "leave out one of the filters"
         )

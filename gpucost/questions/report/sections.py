@@ -1,4 +1,4 @@
-"""The parts of a report that people read: tables and figures, filled and in order, still in numbers."""
+"""The sections of a report for people: ordered tables and figures, still as numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from gpucost.render.view import (
     text,
 )
 
-# A workload is pointed out when it idled at least this share of the time that it held GPUs.
+# A workload is flagged if it was idle for at least this share of its allocated time.
 IDLE_FLAG = 0.5
 
 _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
@@ -51,9 +51,9 @@ def cost_by(
     nodes: NodeTotals | None,
     shared: Shared | None = None,
 ) -> Table:
-    """The rows of the report; with `nodes`, what nobody held or saw stands among them and the total is what the nodes cost.
+    """The rows of the report. With `nodes`, adds unallocated and not collected rows; the total is the node cost.
 
-    With `shared`, columns tell what each was charged besides its cost, and the sum of both.
+    With `shared`, adds columns for shared costs and for the sum charged.
     """
     title = (
         f"Cost by {' and '.join('GPU model' if key == 'gpu_model' else key.replace('_', ' ') for key in by)}"
@@ -118,11 +118,11 @@ def cost_by(
         if is_unseen:
             add("Not collected", unseen, nodes.not_collected_cost, "not_collected")
         add("Total", held + free + unseen, whole, "all")
-        notes.append("The total is what the nodes cost, with and without anybody on their GPUs.")
+        notes.append("The total is the cost of the nodes, allocated or not.")
         if is_unseen or of_kind["not_collected"]:
-            notes.append("Not collected is what was billed while nobody saw who held them.")
+            notes.append("Not collected is the billed cost of time without metrics of the GPUs' holders.")
         if shared and shared.costs:
-            notes.append("Shared costs come on top of it.")
+            notes.append("Shared costs are added to it.")
     bought_cost = [row.own_cost for row in rows if row.api]
     if bought_cost:
         cost = sum(bought_cost, ZERO)
@@ -137,7 +137,7 @@ _PAYING = ("allocated", "shared")
 
 
 def _shared_columns(shared: Shared | None) -> list[Column]:
-    """None where nothing is shared."""
+    """None if no costs are shared."""
     if shared is None:
         return []
     names = [*(["Shared unallocated"] if shared.unallocated_cost is not None else []), *shared.costs]
@@ -148,10 +148,10 @@ def _shared_columns(shared: Shared | None) -> list[Column]:
 
 
 def _shares(shared: Shared | None, cost: Decimal, kind: str) -> list[Value]:
-    """What a row of that kind, or `all`, takes of shared costs, and what that comes to with its own cost.
+    """The shares of a row of `kind`, or of `all`, and the sum with its own cost.
 
-    Unallocated cost that went to others is an amount below zero, and nothing in all. Bought tokens are never shared, nor is what
-    was billed while nobody saw who held it.
+    Unallocated cost charged to others is negative in its own row and zero in the total. Bought tokens and not
+    collected cost are never shared.
     """
     if shared is None:
         return []
@@ -169,7 +169,10 @@ def _shares(shared: Shared | None, cost: Decimal, kind: str) -> list[Value]:
 
 
 def _label(row: Row, name: str) -> str | None:
-    """Only of what is known to have been somewhere that is unknown: what nobody held has no pod, and what is shared no node."""
+    """The label of a dimension: "unknown" only if the row can have a value.
+
+    Unallocated rows have no pod, and shared rows no node.
+    """
     may_be_unknown = row.kind == "allocated" or (
         row.kind not in ("shared", "api") and name in NODE_DIMENSIONS
     )
@@ -188,9 +191,9 @@ def _rates(measures: Measures) -> tuple[Value, ...]:
 
 
 def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[str | None, str]]) -> Table:
-    """GPU-hours by GPU model and capacity type, at the price that they came to; of `unpriced` ones a note tells.
+    """GPU-hours by GPU model and capacity type, with their mean price; a note lists the `unpriced` ones.
 
-    Pods without GPUs cost something where the cost basis charges cores and memory.
+    Pods without GPUs have a cost if the cost basis charges cores and memory.
     """
     lines = []
     no_price = []
@@ -205,7 +208,7 @@ def gpu_hours(by_gpu: list[Row], totals: Measures, unpriced: Collection[tuple[st
         lines.append(Line((gpu_name(row) + ("" if held else ", host only"), held, price, cost)))
         if held and (row.keys["gpu_model"], row.keys["capacity_type"]) in unpriced:
             no_price.append(gpu_name(row))
-    note = f"Some GPU-hours of {', '.join(sorted(no_price))} have no price: they count, and cost nothing."
+    note = f"Some GPU-hours of {', '.join(sorted(no_price))} have no price: they count, at no cost."
     return Table(
         "GPU-hours consumed",
         (
@@ -227,12 +230,12 @@ def _free_name(row: Row) -> str:
 
 
 def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
-    """GPUs that nobody held, by model, capacity type and the reservation that kept them free, the dearest first."""
+    """Unallocated GPUs by model, capacity type and reservation, the most expensive first."""
     free = [row for row in by_free if row.unallocated and (row.own_gpu_hours or row.own_cost)]
     columns = (
         text(_free_name, "GPU"),
         number("unallocated.unallocated_gpu_hours", "GPU-hours"),
-        number("unallocated.unavailable_gpu_hours", "Of these unavailable", weight=1),
+        number("unallocated.unavailable_gpu_hours", "Unavailable", weight=1),
         money("unallocated.unallocated_cost", "Cost"),
     )
     total = Line(
@@ -243,7 +246,7 @@ def unallocated_gpus(by_free: list[Row], nodes: NodeTotals) -> Table:
 
 
 def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures:
-    """Idle time and money, and the ratios that have a target (`[targets]`)."""
+    """Idle time and cost, and the ratios with a target (`[targets]`)."""
     held = totals.allocated_gpu_hours
     figures = [
         part_of("Idle GPU-hours", totals.idle_gpu_hours, held, OF_HELD),
@@ -258,7 +261,7 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
         if over_allocated:
             figures.append(part_of("Over-allocated", over_allocated, capacity, OF_CAPACITY))
     targets = config.targets
-    unknown = "nothing was measured" if totals.efficiency is None else unmeasured(totals, config)
+    unknown = "no activity was measured" if totals.efficiency is None else unmeasured(totals, config)
     figures.append(_targeted("Efficiency", totals.efficiency, targets.efficiency, unknown))
     unknown = "no capacity type is known" if totals.spot_ratio is None else None
     figures.append(_targeted("Spot ratio", totals.spot_ratio, targets.spot_ratio, unknown))
@@ -266,16 +269,16 @@ def waste(totals: Measures, nodes: NodeTotals | None, config: Config) -> Figures
 
 
 def unmeasured(measures: Measures, config: Config) -> str | None:
-    """Why nothing can be told of activity; None where it can."""
+    """The reason why efficiency is unknown; None if it is known."""
     measured = measures.measured_ratio
     least = config.idle.min_measured
     if measured is None:
-        return "nothing was measured"
+        return "no activity was measured"
     return f"{measured:.0%} measured, {least:.0%} needed" if measured < least else None
 
 
 def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
-    """The workloads that cost most, those flagged that idled away half of their time or more."""
+    """The most expensive workloads; those idle for half of their time or more are flagged."""
     columns = (
         dimension("workload"),
         *(dimension(key) for key in ("cluster", "namespace") if counts[f"{key}s"] > 1),
@@ -299,7 +302,7 @@ _SOURCES = {"invoice": "invoice", "bill": "cloud's bill"}
 
 
 def bought(models: tuple[ApiModel, ...]) -> Table:
-    """What each team bought of each model, from whom, and by which source."""
+    """The purchases of each team by model, seller and source."""
     columns = (
         text("team"),
         text(lambda one: one.model or "", "Model"),
@@ -312,7 +315,7 @@ def bought(models: tuple[ApiModel, ...]) -> Table:
     )
     total = sum((one.cost.api_cost for one in models), ZERO)
     sums = [Line(("Total", "", "", "", "", total, "", ""), is_sum=True)]
-    note = "The costs are those of bills. They are in no GPU-hour."
+    note = "The costs are from bills. They are not part of any GPU-hour."
     return Table.of("Bought tokens", models, columns, sums, note)
 
 
@@ -325,19 +328,19 @@ _UNKNOWN = {"gpu_model": "unknown GPU", "capacity_type": "capacity type unknown"
 
 
 def value_name(dimension: str, value: str | None) -> str:
-    """The value of a dimension as people say it: `on-demand`."""
+    """The display value of a dimension: `on-demand`."""
     if value is None or (dimension == "capacity_type" and value == "unknown"):
         return _UNKNOWN.get(dimension, "unknown")
     return value.replace("_", "-") if dimension == "capacity_type" else value
 
 
 def idle_share(measures: Measures) -> float | None:
-    """Idle share of the GPU time held; None where nothing was measured."""
+    """Idle share of the allocated GPU time; None without measurements."""
     return ratio(measures.idle_gpu_hours, measures.allocated_gpu_hours) if measures.measured_ratio else None
 
 
 def _price_decimals(lines: list[Line]) -> int:
-    """As many decimals as all prices need, two to four, so that hours x price can be followed."""
+    """The decimals that all prices need, two to four, so that hours x price can be checked."""
     prices = [cell for line in lines if isinstance(cell := line.cells[2], Decimal)]
     for places in (2, 3):
         if all(abs(price - round(price, places)) < Decimal("0.00005") for price in prices):
@@ -346,7 +349,7 @@ def _price_decimals(lines: list[Line]) -> int:
 
 
 def _targeted(label: str, value: float | None, target: Decimal, unknown: str | None) -> Figure:
-    """`unknown` says why it cannot be held against its target."""
+    """A ratio with its target; `unknown` is the reason if it cannot be compared."""
     status: Status = "unknown" if unknown or value is None else "met" if value >= float(target) else "missed"
     return Figure(label, value, "ratio", target=float(target), status=status, note=unknown)
 

@@ -1,6 +1,6 @@
 -- reads: hourly_costs, allocations, allocation_traits, unit_days; $from_ms, $to_ms the period; $teams, $namespaces, $workloads, $users, $clusters filter (empty: all)
--- writes: unit_cells, the attributed cells of the period that pods held, with whom they belong to and whether they were asked for
--- invariant: sum(cost) is what pods cost in the period; held_from_ms < held_to_ms: cost and hours accrue evenly between them
+-- writes: unit_cells, the attributed cells of pods in the period, with team, workload and whether they are selected
+-- invariant: sum(cost) is the pods' cost in the period; held_from_ms < held_to_ms: cost and hours accrue evenly between them
 CREATE OR REPLACE TEMP TABLE unit_cells AS
 SELECT
     row_number() OVER (ORDER BY c.from_ms, c.node_id, c.allocation_id) AS cell_id,

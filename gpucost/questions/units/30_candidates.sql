@@ -1,6 +1,6 @@
 -- reads: progress_series, allocations
--- writes: unit_candidates, the pods that each series of progress can be about, by the workload that it names, else by its pods
--- invariant: a series that names a workload never meets another one's pods
+-- writes: unit_candidates, the pods that each progress series can refer to, by the workload it names, otherwise by its pods
+-- invariant: a series that names a workload never matches another workload's pods
 CREATE OR REPLACE TEMP TABLE unit_candidates AS
 WITH names AS (
     SELECT allocation_id, cluster, namespace, workload, held_from_ms, held_to_ms, unnest(list_distinct([workload, split_part(workload, '/', 2), pod])) AS name

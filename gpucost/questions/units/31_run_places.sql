@@ -1,5 +1,5 @@
 -- reads: progress_runs, progress_series, progress_values, allocations; $from_ms, $to_ms the period
--- writes: unit_run_places, the runs of experiment trackers that were alive in the period, with the workload that ran them; null where none is known
+-- writes: unit_run_places, the runs of experiment trackers that were alive in the period, with their workload; null if unknown
 -- invariant: one row per source and run
 CREATE OR REPLACE TEMP TABLE unit_run_places AS
 WITH names AS (
@@ -18,7 +18,7 @@ placed AS (
         (greatest(n.held_from_ms - a.ended_ms, a.started_ms - n.held_to_ms, 0), n.cluster, n.namespace, n.workload)) AS place
     FROM asked AS a
     JOIN names AS n ON n.name = trim(a.name) AND n.cluster = coalesce(a.cluster, n.cluster) AND n.namespace = coalesce(a.namespace, n.namespace)
-        -- names of pods are used again: only one that was there while the run ran is meant
+        -- pod names are reused: only a pod that existed during the run matches
         AND (NOT n.is_pod OR (n.held_from_ms <= a.ended_ms AND a.started_ms <= n.held_to_ms))
     GROUP BY ALL
 ),
@@ -26,13 +26,13 @@ logged AS (
     SELECT s.source, s.run_id, max(v.at_ms) AS last_ms FROM progress_series AS s JOIN progress_values AS v USING (series_id) GROUP BY ALL
 ),
 open_runs AS (
-    -- a tracker never hears of a run that was killed: it ended with the pods it ran in, where another run of the workload began after that
+    -- a tracker never learns that a run was killed: it ended with its pods if another run of the workload began later
     SELECT r.source, r.run_id, r.parent_id, p.place, max(a.held_to_ms) AS died_ms
     FROM progress_runs AS r
     JOIN placed AS p USING (source, run_id)
     LEFT JOIN logged AS l USING (source, run_id)
     JOIN allocations AS a ON a.cluster = p.place.cluster AND a.namespace = p.place.namespace AND a.workload = p.place.workload
-        -- those it began in, and those it went on in
+        -- runs that began in the pods, and runs that continued in them
         AND a.held_from_ms <= greatest(r.started_ms, l.last_ms) AND r.started_ms < a.held_to_ms
     WHERE r.ended_ms IS NULL
     GROUP BY ALL

@@ -1,5 +1,5 @@
 -- reads: allocations, unit_candidates, progress_series, progress_values, loads, collected; $from_ms, $to_ms the period
--- writes: nothing; answers the epoch hours of workloads in which no request came: their counters were collected and stood still
+-- writes: nothing; returns the epoch hours of workloads without requests: their counters were collected and did not change
 -- invariant: in a quiet hour the counters of every pod of the workload are known from begin to end
 WITH points AS (
     SELECT series_id, source, at_ms, coalesce(lag(at_ms) OVER series, at_ms - 300000) AS before_ms,
@@ -18,7 +18,7 @@ counted AS (
     WHERE kind = 'progress'
 ),
 served AS (
-    -- requests came at any time between the two values: the counter may have gone unread for hours
+    -- requests can have come at any time between the two values: the counter may not have been read for hours
     SELECT DISTINCT cluster, namespace, workload, unnest(range(before_ms // 3600000, at_ms // 3600000 + 1)) AS hour
     FROM points JOIN unit_candidates USING (series_id)
     WHERE moves

@@ -1,9 +1,9 @@
--- reads: progress_series, progress_values, loads, unit_candidates, unit_processes; $units; $from_ms, $to_ms (events before are left out)
--- writes: unit_increases, per series and moment how much work was first counted then
--- invariant: what several series of one identity count is counted once, and what processes count under one name by process; no amount is negative
+-- reads: progress_series, progress_values, loads, unit_candidates, unit_processes; $units; $from_ms, $to_ms (earlier events are left out)
+-- writes: unit_increases, the amount of work first counted at a moment, per series
+-- invariant: work counted by several series of one identity counts once, and by process if processes share one name; amounts are never negative
 CREATE OR REPLACE TEMP TABLE unit_increases AS
 WITH changes AS (
-    -- the value before a change is stored, too: of a copy that is a moment behind it would count again
+    -- the value before a change is stored too: a copy that lags by a moment would count it again
     SELECT v.*
     FROM progress_values AS v JOIN progress_series AS s USING (series_id)
     WHERE v.at_ms < $to_ms
@@ -38,7 +38,7 @@ seen AS (
     FROM falls
 ),
 lives AS (
-    -- a counter that falls began anew; a copy that is a moment behind another, or falls after it did, adds nothing
+    -- a counter that falls restarted; a copy that lags behind another, or falls after it, adds nothing
     SELECT *, sum((falls AND NOT coalesce(fell_ms > own_before_ms, false))::INTEGER)
         OVER (PARTITION BY identity ORDER BY at_ms, value, series_id) AS life
     FROM seen
@@ -54,7 +54,7 @@ firsts AS (
     FROM points WHERE kind = 'counter' GROUP BY counter
 ),
 born AS (
-    -- the server was collected ten minutes before, and the pod, if any, had just begun: the counter started at 0
+    -- the server was collected ten minutes before, and the pod, if any, had just started: the counter began at 0
     SELECT f.counter
     FROM firsts AS f
     WHERE EXISTS (

@@ -1,12 +1,12 @@
--- reads: unit_increases, unit_candidates, unit_processes, progress_series, progress_values, unit_days; $from_ms the begin of the period; $mappings and $weights, what one of a unit weighs, else $unit_weights by $units
--- writes: unit_work, per workload, model, tenant, unit and local day how much work was done, what it weighs, and how much failed; workload is null where none is known
+-- reads: unit_increases, unit_candidates, unit_processes, progress_series, progress_values, unit_days; $from_ms the begin of the period; $mappings and $weights, the weight per unit, otherwise $unit_weights by $units
+-- writes: unit_work, the amount of work, its weight, and failures per workload, model, tenant, unit and local day; workload is null if unknown
 -- invariant: sum(amount + failed) is the sum of the increases in the period
 CREATE OR REPLACE TEMP TABLE unit_work AS
 WITH quarters AS (
     SELECT series_id, at_ms // 900000 AS quarter, min(at_ms) AS at_ms, sum(amount) AS amount
     FROM unit_increases WHERE at_ms >= $from_ms GROUP BY ALL
     UNION ALL
-    -- what was looked at and did nothing all day: values are stored where they change
+    -- collected without any work all day: values are stored when they change
     SELECT l.series_id, greatest(l.first_ms, d.from_ms) // 900000, greatest(l.first_ms, d.from_ms), 0
     FROM (SELECT v.series_id, min(v.at_ms) AS first_ms, max(v.at_ms) AS last_ms FROM progress_values AS v JOIN progress_series AS s USING (series_id)
         WHERE list_contains($units::VARCHAR[], s.unit) AND s.kind <> 'gauge'
@@ -17,7 +17,7 @@ WITH quarters AS (
 distances AS (
     SELECT q.*, c.cluster, c.namespace, c.workload, greatest(c.held_from_ms - q.at_ms, q.at_ms - c.held_to_ms, 0) AS distance_ms
     FROM quarters AS q
-    -- names of pods are used again: only the one that was there then is meant
+    -- pod names are reused: only the pod of that time matches
     LEFT JOIN unit_candidates AS c ON c.series_id = q.series_id
         AND (NOT c.is_pod OR (c.held_from_ms - 900000 <= q.at_ms AND q.at_ms <= c.held_to_ms + 900000))
 ),

@@ -1,6 +1,6 @@
 -- reads: unit_cells, unit_work
--- writes: unit_serving, per workload, model and local day its cost, hours, work of each unit, and what that weighs; prompt_weight is of prompt tokens that no cache had
--- invariant: per workload and day, sum(cost) is what the workload cost; a workload's models share it by the work they did
+-- writes: unit_serving, one row per workload, model and local day with its cost, hours, work of each unit, and the weight of that work; prompt_weight excludes cached prompt tokens
+-- invariant: per workload and day, sum(cost) is the workload's cost; its models share it by their work
 CREATE OR REPLACE TEMP TABLE unit_serving AS
 WITH days AS (
     SELECT cluster, namespace, workload, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,

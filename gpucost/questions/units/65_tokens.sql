@@ -1,6 +1,6 @@
--- reads: unit_serving; $keeps_idle says whether what is split leaves the cost of idle GPUs out; $prefill, $decode are globs of the workloads of pools
--- writes: unit_tokens, unit_serving with its cost split by prompt and generated tokens, and the pools of a model in one row, with whose prompts and whose generated tokens it counts
--- invariant: prompt_cost + generation_cost + unserved_cost = cost, less idle_cost where that is kept apart
+-- reads: unit_serving; $keeps_idle: leave the cost of idle GPUs out of the split; $prefill, $decode are globs of the workloads of pools
+-- writes: unit_tokens, unit_serving with its cost split by prompt and generated tokens, and the pools of a model in one row, with the source of prompt and generated token counts
+-- invariant: prompt_cost + generation_cost + unserved_cost = cost, minus idle_cost if that is kept apart
 CREATE OR REPLACE TEMP TABLE unit_tokens AS
 WITH declared AS (
     SELECT *, cost - CASE WHEN $keeps_idle THEN idle_cost ELSE 0 END AS spent,
@@ -9,7 +9,7 @@ WITH declared AS (
     FROM unit_serving
 ),
 phases AS (
-    -- a pool has both phases: a prefill workload whose decode workload is not known is a workload as others
+    -- a pool has both phases: a prefill workload without a known decode workload is an ordinary workload
     SELECT * EXCLUDE (declared), CASE WHEN bool_or(declared = 'prefill') OVER pool AND bool_or(declared = 'decode') OVER pool THEN declared END AS phase
     FROM declared
     WINDOW pool AS (PARTITION BY cluster, namespace, model)
@@ -21,7 +21,8 @@ names AS (
     FROM phases WHERE phase IS NOT NULL GROUP BY ALL
 ),
 pools AS (
-    -- decode pods count the prompt again, and take its cache over, which is no hit; what prefill pods generate decode pods do, too
+    -- decode pods count the prompt again and take over its cache, which is not a hit; decode pods also generate the
+    -- tokens of prefill pods
     SELECT cluster, namespace, model, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
         coalesce(sum(amounts['prompt_token']) FILTER (phase = 'prefill'), 0) AS prompt, sum(amounts['cached_token']) FILTER (phase = 'prefill') AS cached,
         coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation,
@@ -40,7 +41,7 @@ spent AS (
     FROM pools AS p JOIN names AS n USING (cluster, namespace, model)
 ),
 shares AS (
-    -- a day that served nothing is split as the model's whole period is
+    -- a day without tokens is split like the model's whole period
     SELECT *,
         CASE WHEN weight > 0 THEN prompt_weight / weight WHEN sum(weight) OVER model > 0 THEN sum(prompt_weight) OVER model / sum(weight) OVER model END AS prompt_share
     FROM spent

@@ -1,6 +1,6 @@
--- reads: unit_tokens, unit_work; $keeps_idle excludes the cost of idle GPUs from what is split
--- writes: unit_tenants, unit_tokens split by the tenant label of the server; tenant is null if no label names one
--- invariant: sums of money over tenants are those of unit_tokens, to the last digit
+-- reads: unit_tokens, unit_work; $keeps_idle excludes the cost of idle GPUs from the split
+-- writes: unit_tenants, unit_tokens split by the tenant label of the server; tenant is null without that label
+-- invariant: sums of money over tenants equal the sums over unit_tokens, to the last digit
 CREATE OR REPLACE TEMP TABLE unit_tenants AS
 WITH served AS (
     SELECT row_number() OVER (ORDER BY cluster, namespace, workload, model, day) AS row_id,
@@ -36,7 +36,7 @@ grid AS (
     LEFT JOIN labeled AS l ON l.row_id = s.row_id AND l.tenant IS NOT DISTINCT FROM n.tenant
 ),
 shares AS (
-    -- a day that served nothing is split as the model's whole period is
+    -- a day without tokens is split like the model's whole period
     SELECT row_id, tenant, rest, coalesce(prompt / nullif(sum(prompt) OVER of_row, 0), rest) AS prompt_share,
         coalesce(computed / nullif(sum(computed) OVER of_row, 0), prompt / nullif(sum(prompt) OVER of_row, 0),
             sum(computed) OVER of_tenant / nullif(sum(computed) OVER of_model, 0),
@@ -50,7 +50,7 @@ shares AS (
         of_model AS (PARTITION BY model_id)
 ),
 weighed AS (
-    -- the cost of a model that served nothing has no tenant
+    -- the cost of a model without tokens has no tenant
     SELECT s.*, h.tenant, h.prompt_share, h.cached_share, h.generation_share AS generated_share,
         CASE WHEN s.unserved_cost <> 0 THEN h.rest ELSE h.computed_share END AS computed_share,
         CASE WHEN s.unserved_cost <> 0 THEN h.rest ELSE h.generation_share END AS generation_share,

@@ -1,5 +1,5 @@
 -- reads: progress_series, progress_values, unit_candidates, unit_run_places, allocations, allocation_traits, collected, loads; $from_ms, $to_ms the period
--- writes: nothing; answers one row per run: the levels that its live processes had reached and when, what a tracker tells of it, from when to when it ran, and as what it counts where it cost nothing; workload is null where none is known
+-- writes: nothing; returns one row per run: the levels that its live processes reached and their times, the tracker's data, its start and end, and its place if it had no cost; workload is null if unknown
 -- invariant: ranks of a distributed run, replicas of a server and a target scraped twice are one run
 WITH points AS (
     SELECT v.series_id, v.at_ms, v.value,
@@ -24,7 +24,7 @@ placed AS (
     FROM points AS p JOIN progress_series AS s USING (series_id) LEFT JOIN places AS l USING (series_id, at_ms)
 ),
 chosen AS (
-    -- a tracker's runs say more than a metric of the same workload; of two metrics one tells the epochs
+    -- a tracker's runs take precedence over a metric of the same workload; if two metrics exist, one gives the epochs
     SELECT * FROM placed
     QUALIFY workload IS NULL OR (
         mapping = min(mapping) OVER (PARTITION BY cluster, namespace, workload, run_id)
@@ -75,14 +75,14 @@ spans AS (
         CASE origin WHEN 'tracked' THEN started_ms WHEN 'named' THEN first_ms ELSE held_from_ms END AS from_ms,
         CASE origin WHEN 'tracked' THEN coalesce(ended_ms, collected_to_ms) WHEN 'named' THEN last_ms ELSE held_to_ms END AS until_ms,
         CASE origin WHEN 'tracked' THEN ended_ms IS NOT NULL WHEN 'named' THEN true ELSE held_to_ms < least(collected_to_ms, $to_ms) END AS is_over,
-        -- a file tells the whole story; of metrics only what was collected is known
+        -- a file is complete; metrics are known only for collected time
         CASE origin WHEN 'tracked' THEN true WHEN 'named' THEN false ELSE mapping = 'file' OR progress_from_ms <= held_from_ms END AS from_zero
     FROM known
 )
 SELECT cluster, namespace, workload, run_id, name, parent_id, planned_epochs, pods, moments, levels, marks, from_ms,
     greatest(until_ms, from_ms) AS to_ms, is_over, from_zero, resumes AND kind = 'counter' AS resumes,
     is_over AND CASE origin WHEN 'tracked' THEN status IS DISTINCT FROM 'FINISHED' WHEN 'named' THEN false ELSE pods_failed END AS failed,
-    -- values that are entries that the run wrote, one per epoch
+    -- the values are log entries of the run, one per epoch
     mapping IN ('mlflow', 'file') AND kind = 'gauge' AS is_log,
     -- clocks and scrapes differ
     workload IS NOT NULL AND (origin <> 'workload' OR (first_ms <= held_to_ms + 900000 AND held_from_ms - 900000 <= last_ms)) AS has_place,
@@ -90,7 +90,7 @@ SELECT cluster, namespace, workload, run_id, name, parent_id, planned_epochs, po
     {
         'workload': coalesce(workload, label), 'namespace': NULL, 'model': NULL, 'unit': 'epoch', 'amount': trunc(highest)::BIGINT, 'failed': 0,
         'since': first_ms, 'source': source,
-        'why': CASE WHEN workload IS NULL THEN 'no pod with GPUs is known by this name' ELSE 'its pods cost nothing then' END
+        'why': CASE WHEN workload IS NULL THEN 'no GPU pod has this name' ELSE 'its pods had no cost then' END
     } AS without_cost
 FROM spans
 ORDER BY cluster, namespace, workload, label, run_id;

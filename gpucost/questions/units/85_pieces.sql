@@ -1,5 +1,5 @@
 -- reads: unit_cells, unit_claims, allocations
--- writes: unit_pieces, the cells of claimed workloads cut at the ends of claims; claim_id is null where nothing claims the time
+-- writes: unit_pieces, the cells of claimed workloads cut at the ends of claims; claim_id is null for unclaimed time
 -- invariant: per cell, sum(cost) is the cell's cost, exactly; claims of the greatest depth share a moment evenly
 CREATE OR REPLACE TEMP TABLE unit_pieces AS
 WITH cells AS (

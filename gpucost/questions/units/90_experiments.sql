@@ -1,6 +1,6 @@
 -- reads: unit_run_places, unit_pieces, unit_cells
--- writes: unit_experiments, what each run of a tracker cost, its workload outside of runs, and each job that no tracker knows; moments are milliseconds
--- invariant: the claims of unit_pieces are the runs whose workload is known, numbered from 0 in order of their beginning
+-- writes: unit_experiments, the cost of each tracker run, of its workload outside runs, and of each job without a tracker; moments are milliseconds
+-- invariant: the claims of unit_pieces are the runs with a known workload, numbered from 0 in order of their beginning
 CREATE OR REPLACE TEMP TABLE unit_experiments AS
 WITH runs AS (
     SELECT *, row_number() OVER (ORDER BY started_ms, run_id) - 1 AS claim_id FROM unit_run_places WHERE workload IS NOT NULL
@@ -18,7 +18,7 @@ jobs AS (
     FROM unit_cells ANTI JOIN sums USING (cluster, namespace, workload)
     WHERE is_selected
     GROUP BY cluster, namespace, workload
-    -- experiments even where no tracker knows them
+    -- experiments even without a tracker
     HAVING any_value(workload_type) IN ('training', 'batch')
 )
 SELECT CASE WHEN r.run_id IS NULL THEN 'outside_runs' ELSE 'run' END AS kind, r.experiment, coalesce(r.name, s.workload) AS name, r.run_id, r.parent_id,

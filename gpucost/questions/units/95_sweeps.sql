@@ -1,6 +1,6 @@
--- reads: unit_run_places, unit_experiments; $is_narrowed: only some workloads are asked for
--- writes: nothing; answers one row per sweep, the dearest first: its trials, and what it cost with all that lies within it
--- invariant: cost counts each run within the sweep once
+-- reads: unit_run_places, unit_experiments; $is_narrowed: only some workloads are selected
+-- writes: nothing; returns one row per sweep, the most expensive first: its trials, and its cost including nested sweeps
+-- invariant: cost counts each run in the sweep once
 WITH RECURSIVE known AS (
     SELECT * FROM unit_run_places
     WHERE NOT $is_narrowed OR run_id IN (SELECT run_id FROM unit_experiments) OR run_id IN (SELECT parent_id FROM unit_experiments)

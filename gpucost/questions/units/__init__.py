@@ -1,4 +1,4 @@
-"""What an epoch, an experiment, a request or a token costs."""
+"""The cost of an epoch, an experiment, a request or a token."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-_LISTED = 10  # rows that tables show of work without cost and cost without work
-# Words of keys as people read them; titles of columns that are short beside others, and what a narrow table may leave out, the
-# heavier first.
+_LISTED = 10  # rows of the tables of work without cost and cost without work
+# Display words for parts of keys; short column titles; and columns to leave out of narrow tables, higher numbers
+# first.
 _WORDS = {
     "gpu hour": "GPU-hour",
     "generation tokens": "generated tokens",
@@ -42,7 +42,7 @@ _TITLES = {
     "cost_per_million_generation_tokens": "Per million generated",
     "cost_per_active_gpu_hour": "Per active GPU-h",
     "cache_saved_cost": "Saved by cache",
-    "unserved_cost": "Nothing served",
+    "unserved_cost": "Cost without work",
     "generation_cost": "Generated cost",
     "epochs_done": "Epochs",
     "mean_cost": "Per epoch",
@@ -87,32 +87,33 @@ _WEIGHTS = {
     ),
     4: ("cached_tokens", "cache_saved_cost"),
 }
-# Lists of an answer in the order of a page, and their titles.
+# Lists of an answer in page order, and their titles.
 _SECTIONS = {
     "runs": "Runs",
     "sweeps": "Sweeps",
     "models": "Models",
-    "rows": "One by one",
+    "rows": "Rows",
     "bought": "Bought tokens",
     "work_without_cost": "Work without cost",
     "cost_without_work": "Cost without work",
 }
 
 
-# Which cost is split between tokens.
+# The cost to split between tokens.
 Basis = Literal["allocated", "used"]
 
 
 def unit_epoch(
     request: WorkloadRequest,
     planned_epochs: Annotated[
-        int | None, Option("Forecast the cost up to this many epochs.", "NUMBER", least=1)
+        int | None, Option("Number of epochs to forecast the cost for.", "NUMBER", least=1)
     ] = None,
 ) -> Document:
-    """Show what each epoch of a training run cost, its mean and trend, what was lost, and what is still to come.
+    """Show the cost of each epoch of a training run, with mean, trend, lost work and remaining cost.
 
-    An epoch costs what its workload (all its pods) cost from one epoch to the next: idle time and restarts included. Epochs
-    that were done again after a failure are lost work. Without a period: the current month so far, or the newest with data.
+    The cost of an epoch is the cost of its workload (all its pods) from one epoch to the next, including idle time
+    and restarts. Epochs repeated after a failure are lost work. Without a period: the current month so far, or the
+    newest with data.
 
     \b
     Examples:
@@ -125,10 +126,10 @@ def unit_epoch(
 
 
 def unit_experiment(request: WorkloadRequest) -> Document:
-    """Show what experiments cost: runs of the experiment tracker, sweeps with their trials, and jobs that no tracker knows.
+    """Show the cost of experiments: tracked runs, sweeps with their trials, and jobs without a tracker.
 
-    A run costs what its workload cost while it ran; runs at the same time share it evenly, and a sweep's own run is charged only
-    while no trial runs. Without a period: the current month so far, or the newest with data.
+    The cost of a run is the cost of its workload during the run. Runs at the same time share it evenly; a sweep's own
+    run is charged only while no trial runs. Without a period: the current month so far, or the newest with data.
 
     \b
     Examples:
@@ -142,13 +143,13 @@ def unit_experiment(request: WorkloadRequest) -> Document:
 def unit_requests(
     request: WorkloadRequest,
     count: Annotated[
-        str, Option("What is counted: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
+        str, Option("Unit to count: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
     ] = "request",
 ) -> Document:
-    """Show what 1,000 requests cost, by model and day, with what models cost while they were idle.
+    """Show the cost per 1,000 requests by model and day, including the cost of idle time.
 
-    The whole cost of the workload that serves counts, also at night; failed requests are shown and not counted. Without a period:
-    the current month so far, or the newest with data.
+    The whole cost of the serving workload counts, including idle nights; failed requests are shown but not counted.
+    Without a period: the current month so far, or the newest with data.
 
     \b
     Examples:
@@ -162,24 +163,27 @@ def unit_requests(
 def unit_tokens(
     request: WorkloadRequest,
     basis: Annotated[
-        Basis, Option("Split the whole cost, or only what was used, with idle cost beside it.", is_shown=True)
+        Basis,
+        Option(
+            "Cost to split: all of it, or only the used part, with idle cost shown separately.", is_shown=True
+        ),
     ] = "allocated",
     by: Annotated[
         Names,
         Option(
-            "Rows by any of cluster, namespace, workload, team, model, tenant, day. Default: all but "
-            "tenant, and models.",
+            "Dimensions of the rows, any of cluster, namespace, workload, team, model, tenant, day. "
+            "Default: all but tenant, and models.",
             "A,B",
             is_split=True,
         ),
     ] = (),
 ) -> Document:
-    """Show what a million tokens cost, by model and day: of all tokens, of prompt tokens, and of generated ones.
+    """Show the cost per million tokens by model and day, for all, prompt and generated tokens.
 
-    Prompt and generated tokens share the cost, and their parts add up to it: a prompt token weighs a quarter of a generated one,
-    or what [[units]] prompt_weight says. The whole cost of the workload that serves counts, also at night; --basis used leaves
-    out what its idle GPUs cost. A list below shows bought tokens, at the cost on their bills. Without a period: the current month
-    so far, or the newest with data.
+    Prompt and generated tokens share the cost, and their parts add up to it: a prompt token has a quarter of the
+    weight of a generated one, or [[units]] prompt_weight. The whole cost of the serving workload counts, including
+    idle nights; --basis used leaves out the cost of idle GPUs. A separate list shows bought tokens, at their billed
+    cost. Without a period: the current month so far, or the newest with data.
 
     \b
     Examples:
@@ -194,7 +198,9 @@ def unit_tokens(
     dimensions = tuple(dict.fromkeys(by))
     for name in dimensions:
         if name not in units.DIMENSIONS:
-            raise UsageError(f"tokens have no {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}")
+            raise UsageError(
+                f"dimension of tokens not found: {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}"
+            )
 
     def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
         view = units.tokens(con, ask, basis, dimensions)
@@ -209,7 +215,7 @@ def answer(
     build: Callable[[DuckDBPyConnection, UnitQuery], UnitView],
     most: int | None = None,
 ) -> Document:
-    """The answer that `build` computes. Raises GpucostError where the period holds nothing."""
+    """The answer from `build`. Raises GpucostError if the period has no data."""
     settings, (period, name, _) = request.settings, request.chosen
     ask = UnitQuery(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
 
@@ -219,7 +225,7 @@ def answer(
 
     view = read_attributed(settings, request.store, read, period)
     if not view.rows and not any(view.sections.values()):
-        raise GpucostError(f"there is no data for {name}", "gpucost report shows the newest month with data")
+        raise GpucostError(f"no data for {name}", "gpucost report shows the newest month with data")
     request.note_gaps(request.clusters)
     return document(view, most)
 
@@ -227,7 +233,7 @@ def answer(
 def document(view: UnitView, most: int | None = None) -> Document:
     """The answer before any format.
 
-    Tables show rows, the first `most` of them, unless there are several runs.
+    Tables show the first `most` rows, unless the answer has several runs.
     """
     ask = view.ask
     runs = view.sections.get("runs")
@@ -265,7 +271,7 @@ def document(view: UnitView, most: int | None = None) -> Document:
 
 
 def work_title(view: UnitView) -> str:
-    """What the answer counts: Requests, or the unit asked for."""
+    """The counted unit: Requests, or the requested unit."""
     return (
         view.title.removeprefix("Cost per 1,000 ").capitalize() if view.name == "unit.requests" else "Amount"
     )
@@ -279,7 +285,10 @@ def unit_table(
     most: int | None = None,
     work: str = "Amount",
 ) -> Table:
-    """The columns `names` of the first `most` rows, but for those that no row has; moments are local, amounts are of `work`."""
+    """A table of the first `most` rows, without empty columns; moments are local.
+
+    `names` are the columns; `work` is the title of the amounts.
+    """
     shown = rows[:most]
     columns = [
         (_column(name, [row[name] for row in shown], work), partial(_local, name, tz))
@@ -298,7 +307,7 @@ def _title(name: str, work: str) -> str:
 
 
 def _column(name: str, values: Sequence[Any], work: str = "Amount") -> Column:
-    """Money in cents, or with four decimals where a price of the column is under one; counts without decimals."""
+    """The column of a value: money in cents, or four decimals for prices under one; counts without decimals."""
     known = [value for value in values if value is not None]
     title = _TITLES.get(name) or _title(name, work)
     weight = next((weight for weight, names in _WEIGHTS.items() if name in names), 0)
@@ -317,11 +326,11 @@ def _totals(view: UnitView) -> Table:
         for name, value in view.totals.items()
         if value is not None
     )
-    return Table("Totals", (Column("What", "text"), Column("Value", "hours")), lines)
+    return Table("Totals", (Column("Name", "text"), Column("Value", "hours")), lines)
 
 
 def _local(name: str, tz: ZoneInfo, row: Item) -> Any:
-    """A value; moments as people read them: local time to the minute. Whom nobody knows is unknown."""
+    """A display value: moments in local time to the minute, an unknown tenant as "unknown"."""
     value = row[name]
     if value is None and name == "tenant":
         return "unknown"

@@ -1,4 +1,4 @@
-"""What a unit cost is asked for, and the temporary tables that every answer begins with."""
+"""The query of a unit cost, and the temporary tables of every answer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Item = dict[str, Any]
 PLACE = ("cluster", "namespace", "workload")
 FILTERS = ("teams", "namespaces", "workloads", "users", "clusters")
 
-# `from` is a word of Python's; moments are ISO 8601 in UTC
+# `from` is a Python keyword; moments are ISO 8601 in UTC
 Span = TypedDict("Span", {"from": str, "to": str})
 OpenSpan = TypedDict("OpenSpan", {"from": str | None, "to": str | None})
 
 
 class Located(TypedDict):
-    """Whose it is."""
+    """The workload and its owner."""
 
     cluster: str
     namespace: str
@@ -42,7 +42,7 @@ class Located(TypedDict):
 
 
 class WorkWithoutCost(TypedDict):
-    """Work that no cost belongs to; `since` a day or a moment."""
+    """Work without a cost; `since` is a day or a moment."""
 
     workload: str | None
     namespace: str | None
@@ -55,13 +55,13 @@ class WorkWithoutCost(TypedDict):
 
 
 class ModelWithoutCost(WorkWithoutCost):
-    """The same of a model."""
+    """Work without a cost, by model."""
 
     model: str | None
 
 
 class CostWithoutWork(Located):
-    """Cost that no work of the unit asked for belongs to."""
+    """Cost without work of the requested unit."""
 
     cost: Decimal
     idle_cost: Decimal
@@ -70,7 +70,7 @@ class CostWithoutWork(Located):
 
 
 class UnitTotals(TypedDict):
-    """`allocated_cost` is cost and cost_without_work."""
+    """`allocated_cost` is cost plus cost_without_work."""
 
     cost: Decimal
     idle_cost: Decimal
@@ -79,7 +79,7 @@ class UnitTotals(TypedDict):
 
 
 class UnitAnswer(Span):
-    """What all answers of `gpucost unit` have."""
+    """Fields of all answers of `gpucost unit`."""
 
     currency: str
     cost_without_work: list[CostWithoutWork]
@@ -88,7 +88,7 @@ class UnitAnswer(Span):
 
 @record
 class UnitQuery:
-    """A period and filters; empty filters take everything."""
+    """A period and filters; empty filters match everything."""
 
     config: Config
     period: Period
@@ -101,12 +101,12 @@ class UnitQuery:
 
     @property
     def filters(self) -> dict[str, list[str]]:
-        """The names that it is narrowed to."""
+        """The names of each filter."""
         return {name: list(getattr(self, name)) for name in FILTERS}
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether only some workloads are asked for, so that work of unknown ones has no place in the answer."""
+        """Whether only some workloads are selected. Work of unknown workloads is then not part of the answer."""
         return any(self.filters.values())
 
 
@@ -119,7 +119,7 @@ Bucket = Literal["day", "hour"]
 
 
 def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
-    """Makes unit_days of the period's days; with another bucket each hour stands as a day."""
+    """Make unit_days of the period's days; with another bucket, of its hours."""
     days = time_buckets(ask.period, ask.config.tz, (bucket,))
     names = [day.day if bucket == "day" else day.hour for day in days]
     con.execute(
@@ -128,7 +128,9 @@ def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
 
 
 def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> None:
-    """Makes unit_days, unit_cells and unit_candidates for the period. Raises GpucostError where the filters leave nothing."""
+    """Make unit_days, unit_cells and unit_candidates for the period. Raises GpucostError if the filters match
+    nothing.
+    """
     sqlfiles.run(con, "filters")
     cut(con, ask, bucket)
     run_stage(con, PACKAGE, "20_cells", ask.period.bounds | ask.filters)
@@ -138,9 +140,9 @@ def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> 
 
 
 def quiet_hours(con: DuckDBPyConnection, period: Period) -> dict[tuple[str, str, str], list[int]]:
-    """The epoch hours of `period` in which a workload (its cluster, namespace and name) counted no request.
+    """The epoch hours of `period` without requests, by workload (cluster, namespace, name).
 
-    Hours in which its counters were not collected are left out, and workloads without counters.
+    Leaves out hours without collected counters, and workloads without counters.
     """
     if not con.execute("FROM progress_series LIMIT 1").fetchall():
         return {}
@@ -151,10 +153,10 @@ def quiet_hours(con: DuckDBPyConnection, period: Period) -> dict[tuple[str, str,
 
 @dataclass(slots=True)
 class UnitView:
-    """`rows` and the lists in `sections` are dicts of the same keys each; money is Decimal, moments are ISO 8601 in UTC.
+    """An answer. `rows` and each list in `sections` are dicts with equal keys.
 
-    `name` is that of the answer's schema. `shown` names the columns of tables for people: of the rows ("rows"), and of each
-    section. `facts` are what else the answer says.
+    Money is Decimal; moments are ISO 8601 in UTC. `name` is the name of the answer's schema. `shown` names the
+    displayed columns: of the rows ("rows") and of each section. `facts` are further fields of the answer.
     """
 
     name: str
@@ -168,7 +170,7 @@ class UnitView:
     facts: Item = field(default_factory=dict)
 
 
-# What workloads cost of which no work is known, and whether other work than asked for is.
+# The cost of workloads without known work, and whether they have work of another unit.
 _WITHOUT_WORK = """
 SELECT c.cluster, c.namespace, c.workload, string_agg(DISTINCT c.team, ', ' ORDER BY c.team) AS team, sum(c.cost) AS cost,
     sum(c.idle_cost) AS idle_cost, sum(c.allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms,
@@ -185,9 +187,9 @@ ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
 def with_remainders(
     con: DuckDBPyConnection, view: UnitView, lost: list[Any], known: Iterable[tuple[str, ...]] | None = None
 ) -> UnitView:
-    """The answer with `lost`, the work that no cost belongs to, and with the cost that none of its rows tells of.
+    """Add to the answer `lost`, the work without a cost, and the cost without work.
 
-    `known` are the places that rows tell of, where these name others.
+    `known` are the places of the rows, if these name others.
     """
     known = {tuple(row[name] for name in PLACE) for row in view.rows} if known is None else known
     rest = [
@@ -207,17 +209,17 @@ def total(rows: Iterable[Item], name: str = "cost") -> Decimal:
 
 
 def per(cost: Decimal, amount: float | Decimal | None, scale: int = 1) -> Decimal | None:
-    """`cost` ÷ `amount` × `scale`; None where nothing was done."""
+    """`cost` ÷ `amount` × `scale`; None without an amount."""
     if not amount:
         return None
     return (cost * scale / Decimal(str(amount))).quantize(Decimal("0.000000001"))
 
 
 def plain(work: float) -> float | int:
-    """Work as it is shown: whole numbers without a point."""
+    """An amount of work for display: whole numbers without a decimal point."""
     return int(work) if work.is_integer() else round(work, 6)
 
 
 def moment(ms: int | None) -> str | None:
-    """ISO 8601 of a moment in milliseconds."""
+    """A moment in milliseconds as ISO 8601."""
     return None if ms is None else iso(from_ms(ms))

@@ -1,19 +1,11 @@
-"""Cost per unit of work: what workloads cost over what they did (progress_*). docs/units.md has the formulas."""
+"""Cost per unit of work: the cost of workloads divided by their work (progress_*). See docs/units.md."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gpucost.questions.units.query import UnitQuery, UnitView, prepare
-from gpucost.questions.units.serving import (
-    DIMENSIONS,
-    GENERATION,
-    PROMPT,
-    full_gpu,
-    requests,
-    token_hours,
-    tokens,
-)
+from gpucost.questions.units.serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
 from gpucost.questions.units.work import epochs, experiments
 
 if TYPE_CHECKING:
@@ -21,13 +13,13 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-__all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "full_gpu", "requests", "token_hours", "tokens"]
+__all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
 
 
 def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
-    """What epochs, requests and tokens cost, each where work was done in the period by pods that cost something.
+    """The cost of epochs, requests and tokens, for each kind with work in the period.
 
-    Cheap where no progress was ever collected. Raises GpucostError where the filters leave nothing.
+    Cheap if progress was never collected. Raises GpucostError if the filters match nothing.
     """
     units = {unit for (unit,) in con.execute("SELECT DISTINCT unit FROM progress_series").fetchall()}
     builders: list[tuple[Callable[..., UnitView], set[str]]] = [

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import field
 from decimal import Decimal
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, NotRequired
+from typing import TYPE_CHECKING, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -36,13 +34,11 @@ from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from duckdb import DuckDBPyConnection
 
 
 class Served(TypedDict):
-    """What models cost that served something."""
+    """The cost of models with work."""
 
     cost: Decimal
     idle_cost: Decimal
@@ -52,7 +48,7 @@ class Served(TypedDict):
 
 
 class RequestFigures(Served):
-    """And what was counted; failed ones are not."""
+    """Adds the counted units, without failed ones."""
 
     unit: str
     amount: float
@@ -61,11 +57,11 @@ class RequestFigures(Served):
 
 
 class TokenFigures(Served):
-    """And the tokens.
+    """Adds the tokens.
 
-    `prompt_cost`, `generation_cost` and `unserved_cost` (of models that served nothing in the period) add up to `cost`, less
-    `idle_cost` where the basis is `used`. `cached_tokens` are among the prompt tokens, `cache_saved_cost` is what they would have
-    cost; null where no server counts them.
+    `prompt_cost`, `generation_cost` and `unserved_cost` (models without tokens in the period) add up to `cost`, minus
+    `idle_cost` on the basis `used`. `cached_tokens` are part of the prompt tokens, `cache_saved_cost` is their cost
+    without the cache; null if no server counts them.
     """
 
     prompt_tokens: float
@@ -81,27 +77,27 @@ class TokenFigures(Served):
 
 
 class Model(Located):
-    """A model that a workload serves."""
+    """A model of a workload."""
 
     model: str | None
 
 
 class RequestModel(Model, RequestFigures):
-    """Of a period."""
+    """In a period."""
 
 
 class RequestDay(RequestModel):
-    """Of a local day."""
+    """On a local day."""
 
     day: str
 
 
 class RequestTotals(UnitTotals, RequestFigures):
-    """Of all models."""
+    """Over all models."""
 
 
 class Requests(UnitAnswer):
-    """What `gpucost unit requests` prints."""
+    """The output of `gpucost unit requests`."""
 
     rows: list[RequestDay]
     totals: RequestTotals
@@ -110,11 +106,14 @@ class Requests(UnitAnswer):
 
 
 class TokenModel(Model, TokenFigures):
-    """Of a period."""
+    """In a period."""
 
 
 class TokenRow(TokenFigures):
-    """Of a workload, its model and a local day, or of what `--by` names: the others are null, as is a tenant who is unknown."""
+    """A workload's model on a local day, or a row of `--by`.
+
+    Dimensions outside `--by` are null, like an unknown tenant.
+    """
 
     cluster: str | None
     namespace: str | None
@@ -126,11 +125,11 @@ class TokenRow(TokenFigures):
 
 
 class TokenTotals(UnitTotals, TokenFigures):
-    """Of all models."""
+    """Over all models."""
 
 
 class Tokens(UnitAnswer):
-    """What `gpucost unit tokens` prints; `basis` is `allocated`, or `used`: idle cost is in no token's price.
+    """The output of `gpucost unit tokens`; `basis` is `allocated`, or `used`: no token's price includes idle cost.
 
     `bought` is present if bills contain bought tokens; they are in no row and total.
     """
@@ -144,10 +143,10 @@ class Tokens(UnitAnswer):
 
 
 PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
-# What a token weighs where cost is split by work. A prompt token's is a setting of its mapping.
+# The weight of a token if cost is split by work. The weight of prompt tokens is a setting of their mapping.
 _WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0}
 _MODEL = (*PLACE, "team", "model")
-#: What rows of tokens can be by.
+#: The dimensions of token rows.
 DIMENSIONS = (*_MODEL, "tenant", "day")
 
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
@@ -157,8 +156,8 @@ _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 class _Measure:
     """How an answer counts work.
 
-    `counts` are columns of amounts or failures of a unit, `parts` of a table those of cost beside the whole. `prices` are columns
-    of a cost, made of the named parts, over counts, with a scale.
+    `counts` are columns of amounts or failures of a unit; `parts` of a table are those of cost besides the whole.
+    `prices` are columns of a cost, from the named parts, over counts, with a scale.
     """
 
     name: str
@@ -181,7 +180,7 @@ class _Measure:
         return days
 
     def figures(self, days: list[Item]) -> Item:
-        """What was done and what it cost on several days together."""
+        """Work and cost summed over several days."""
         cost, active = total(days), sum(day["active_gpu_hours"] for day in days)
         counts = {name: sum((day[name] or 0.0 for day in days), 0.0) for name in self.counts}
         parts: dict[str, Decimal | None] = {}
@@ -198,7 +197,7 @@ class _Measure:
             for name, (costs, columns, scale) in self.prices.items()
         }
         work: Item = {name: plain(amount) for name, amount in counts.items()}
-        # what no server may count is null rather than none
+        # null, not zero, if no server counts it
         if all(day.get("cached_tokens") is None for day in days) and "cached_tokens" in work:
             work["cached_tokens"] = None
         return {
@@ -215,15 +214,14 @@ class _Measure:
 
 
 def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request") -> UnitView:
-    """What 1,000 of `unit` cost, by workload, model and day; with what models cost while they did nothing.
+    """The cost per 1,000 of `unit`, by workload, model and day, including the cost of idle time.
 
-    Raises UsageError for a unit that nothing was ever counted in.
+    Raises UsageError for a unit without any counts.
     """
     units = column(con, "SELECT DISTINCT unit FROM progress_series ORDER BY unit")
     if unit != "request" and unit not in units:
         raise UsageError(
-            f"no work is known in the unit {unit!r}",
-            f"--count takes one of: {', '.join(units) or 'none yet'}",
+            f"unit without known work: {unit!r}", f"--count takes any of: {', '.join(units) or 'none yet'}"
         )
     measure = _Measure(
         "unit.requests",
@@ -259,22 +257,23 @@ _TOKENS = _Measure(
 def tokens(
     con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = ()
 ) -> UnitView:
-    """What a million tokens cost, by workload, model and day; prompt tokens and generated ones share the cost by their weights.
+    """The cost per million tokens, by workload, model and day.
 
-    On the `used` basis what idle GPUs cost is in no price, and stands beside them. Rows are by any of DIMENSIONS where `by` names
-    some: days in order, and of each the dearest first.
+    Prompt and generated tokens share the cost by their weights. On the `used` basis, the cost of idle GPUs is in no
+    price; it is shown separately. Rows are by any of DIMENSIONS if `by` names some: by day, each day's most expensive
+    first.
     """
     view = _serving(con, ask, _TOKENS, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
     if not ask.config.serving.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
-            f"{' and '.join(pools)} look like the pools of one model, whose prompts both count: [serving] joins them"
+            f"{' and '.join(pools)} look like pools of one model, and both count its prompts: set [serving] to join them"
         )
     return view
 
 
 def _undeclared(models: list[Item]) -> list[str]:
-    """Workloads of one model and namespace that are called as pools are."""
+    """Workloads of one model and namespace with names of pools."""
     for phases in grouped_by(models, "cluster", "namespace", "model").values():
         found = [
             next((row["workload"] for row in phases if word in row["workload"]), None)
@@ -285,11 +284,12 @@ def _undeclared(models: list[Item]) -> list[str]:
     return []
 
 
-# The work that no cost of the period belongs to, with why: work on a day is either in unit_serving or here, filters apart.
+# The work without a cost in the period, with the reason: without filters, a day's work is either in unit_serving or
+# here.
 _WITHOUT_COST = """
 SELECT coalesce(w.workload, w.label) AS workload, w.namespace, nullif(w.model, '') AS model, w.unit, sum(w.amount) AS amount,
     sum(w.failed) AS failed, min(w.day) AS since, w.source,
-    CASE WHEN w.workload IS NULL THEN 'no pod with GPUs is known by this name' ELSE 'its pods cost nothing on that day' END AS why
+    CASE WHEN w.workload IS NULL THEN 'no GPU pod has this name' ELSE 'its pods had no cost on that day' END AS why
 FROM unit_work AS w
 WHERE w.workload IS NULL OR NOT EXISTS (
     FROM unit_cells AS c WHERE c.cluster = w.cluster AND c.namespace = w.namespace AND c.workload = w.workload AND c.day = w.day)
@@ -298,31 +298,8 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-# of a sum of GPU-hours
-_ROUNDING = 1e-9
-
-
-class FullGpu(NamedTuple):
-    """Work of a full GPU in an hour that it is held, in generated tokens, from so many active hours."""
-
-    work: float
-    active_hours: int
-
-
-def full_gpu(hours: Iterable[tuple[float, float]]) -> FullGpu | None:
-    """Of (work, GPU-hours held): the 95th percentile of work per GPU-hour, by GPU-hours of the hours that did some, else None."""
-    active = [(work, held) for work, held in hours if work and held]
-    if not active:
-        return None
-    ranked = sorted(active, key=lambda one: one[0] / one[1])
-    below = list(accumulate(held for _, held in ranked))
-    # the nearest rank: a rate that was seen, which 95 % of the GPU-hours do not pass
-    work, held = ranked[bisect_left(below, 0.95 * below[-1] * (1 - _ROUNDING))]
-    return FullGpu(work / held, len(active))
-
-
 def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
-    """The tokens of own servers in each hour, from `from_ms` on, by workload and model, their cost, and the GPU-hours held."""
+    """Tokens, cost and GPU-hours held of own servers per hour, by workload and model, from `from_ms` on."""
     prepare(con, ask, "hour")
     _count(con, ask, _TOKENS)
     return answer_rows(con, PACKAGE, "66_token_hours")
@@ -331,7 +308,7 @@ def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
 def _count(
     con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False
 ) -> list[str]:
-    """Makes unit_work, unit_serving, and the measure's table where that is another. Returns notes about the counters."""
+    """Make unit_work, unit_serving and the measure's table, if it differs. Returns notes about the counters."""
     doubts = processes(con, ask.period, ask.clusters)
     units = list(measure.units)
     run_stage(con, PACKAGE, "40_increases", {"units": units, **ask.period.bounds})
@@ -396,7 +373,7 @@ def _serving(
         {"models": models},
         {
             "rows": (*(by or ("namespace", "workload", "model", "day")), *figures),
-            # models in total stand beside what is by all of them
+            # the totals of models are shown next to rows by all dimensions
             **({} if by else {"models": ("namespace", "workload", "model", *figures)}),
             "work_without_cost": ("workload", "model", "unit", "amount", "since", "why"),
         },
@@ -404,15 +381,15 @@ def _serving(
     )
     if len(grouped_by(days, *PLACE)) < len(models):
         view.notes.append(
-            "workloads that serve several models: each model's share of the cost is its share of the day's work"
+            "some workloads serve several models: each model's share of the cost is its share of the day's work"
         )
     if "tenant" in by and days and not any(row["tenant"] for row in rows):
         view.notes.append(
-            "no tenant is known: set [[units]] tenant_label to the label of the server that names them; see docs/units.md"
+            "the tenant is unknown: set [[units]] tenant_label to the server's label for tenants; see docs/units.md"
         )
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
-        view.notes.append(f"no {names} is known in this period: gpucost collect progress")
+        view.notes.append(f"no {names} was counted in this period: run gpucost collect progress")
     counted = {unit for _, unit in measure.counts.values()}
     lost = [
         row | {"amount": plain(row["amount"]), "failed": plain(row["failed"])}

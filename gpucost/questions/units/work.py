@@ -1,4 +1,4 @@
-"""What epochs and experiments cost: the cost of their workloads' pods over their own time, lost work apart."""
+"""The cost of epochs and experiments: their workloads' cost during their time, with lost work separate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Status = Literal["done", "lost", "unfinished", "outside"]
 
 @record
 class Interval:
-    """A run's time [from_ms, to_ms). `epoch` is None outside of epochs. `attempt` counts restarts, from 1."""
+    """A run's time [from_ms, to_ms). `epoch` is None outside epochs. `attempt` counts restarts, from 1."""
 
     epoch: int | None
     status: Status
@@ -55,11 +55,12 @@ class Interval:
 
 @record
 class Levels:
-    """What is known of a run: `reached` are (moment, level), in order; it held GPUs in [from_ms, to_ms), and then `failed`.
+    """The known facts of a run: `reached` are (moment, level) in order.
 
-    `marks`: a level says that so many epochs are done ("end"), or that this one has begun ("begin"). `from_zero`: nothing was
-    done before `from_ms`. `is_over`: it will not go on after `to_ms`. `resumes`: levels fall to 0 at a restart, the work goes on.
-    `is_log`: the run wrote an entry per epoch itself; else its level was looked at now and then.
+    It held GPUs in [from_ms, to_ms), and then possibly `failed`. `marks`: a level is the number of finished epochs
+    ("end") or of the epoch that begins ("begin"). `from_zero`: no work was done before `from_ms`. `is_over`: it will
+    not continue after `to_ms`. `resumes`: levels fall to 0 at a restart, but the work continues. `is_log`: the run
+    itself wrote an entry per epoch; otherwise its level was sampled.
     """
 
     reached: tuple[tuple[int, float], ...]
@@ -74,13 +75,13 @@ class Levels:
 
 
 def intervals(run: Levels) -> list[Interval]:
-    """The run's time without gap or overlap. Epochs that a restart fell back behind are lost; the last entry of each stands."""
+    """The run's time without gap or overlap. Epochs repeated after a restart are lost; the last entry of each counts."""
     reached = _resumed(run.reached) if run.resumes else run.reached
     begins = run.marks == "begin"
     if run.is_log and not begins and reached and 0 < reached[0][1] < 1:
-        # the first epoch is under way, and began with the run
+        # the first epoch is in progress, and began with the run
         reached = list(dropwhile(lambda entry: entry[1] < 1, reached))
-    # by moments how many epochs are done
+    # number of finished epochs by moment
     points = [(min(max(at, run.from_ms), run.to_ms), math.floor(level) - begins) for at, level in reached]
     parts: list[Interval] = []
     attempt, before_ms, done = 1, run.from_ms, None if begins else _done_before(points, run)
@@ -88,7 +89,7 @@ def intervals(run: Levels) -> list[Interval]:
         if done is None or (done == 0 and level == 0 and not parts):
             parts.append(Interval(None, "outside", attempt, before_ms, at_ms))
         elif level > done:
-            # epochs that were reached between two looks share the time evenly
+            # epochs finished between two samples share the time evenly
             count = level - done
             edges = (before_ms + (at_ms - before_ms) * part // count for part in range(count + 1))
             for number, span in enumerate(pairwise(edges), done + 1):
@@ -96,7 +97,7 @@ def intervals(run: Levels) -> list[Interval]:
         elif level < done:
             parts = _lose(parts, level + 1)
             attempt += 1
-            # a log does not tell when work began again: the epoch done again has that time
+            # a log does not show when work resumed: the repeated epoch gets that time
             if not begins and at_ms - before_ms <= _AT_ONCE_MS:
                 done = level
                 continue
@@ -117,9 +118,9 @@ def intervals(run: Levels) -> list[Interval]:
 
 
 def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
-    """The number of the epoch before the first: 0, or -1 where a log counts from 0; None where that is not known.
+    """The number of the epoch before the first: 0, or -1 if a log counts from 0; None if unknown.
 
-    A 0 in a log is the first epoch, done, unless it came at once: within half the time that the next epoch then took.
+    A 0 in a log is the first epoch, finished, unless it came at once: within half the duration of the next epoch.
     """
     if not run.from_zero:
         return None
@@ -140,7 +141,7 @@ def _lose(parts: list[Interval], from_epoch: int) -> list[Interval]:
 
 
 def _resumed(reached: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
-    """Levels that go on where they were before each fall."""
+    """The levels, continued after each fall."""
     base, before, result = 0.0, 0.0, []
     for at_ms, level in reached:
         if level < before:
@@ -151,7 +152,7 @@ def _resumed(reached: tuple[tuple[int, float], ...]) -> list[tuple[int, float]]:
 
 
 class EpochRow(Located, OpenSpan):
-    """What an epoch, or the time outside of runs, cost."""
+    """The cost of an epoch, or of the time outside runs."""
 
     run: str | None
     run_id: str | None
@@ -167,7 +168,7 @@ class EpochRow(Located, OpenSpan):
 
 
 class RunRow(Located, Span):
-    """What a run cost, by epoch and in all; `trend_since`: a restart, or its middle."""
+    """The cost of a run, by epoch and in total; `trend_since`: a restart, or its middle."""
 
     run: str
     run_id: str | None
@@ -189,7 +190,7 @@ class RunRow(Located, Span):
 
 
 class EpochTotals(UnitTotals):
-    """Of all runs."""
+    """Over all runs."""
 
     runs: int
     epochs_done: int
@@ -200,7 +201,7 @@ class EpochTotals(UnitTotals):
 
 
 class Epochs(UnitAnswer):
-    """What `gpucost unit epoch` prints."""
+    """The output of `gpucost unit epoch`."""
 
     rows: list[EpochRow]
     totals: EpochTotals
@@ -212,10 +213,10 @@ _MONEY = Decimal("0.000000001")
 
 
 def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None) -> UnitView:
-    """What each epoch of the period's runs cost, and per run its mean, trend, best, lost work and forecast.
+    """The cost of each epoch of the period's runs, with mean, trend, best, lost work and forecast.
 
-    Per workload, the costs of its runs' intervals and of the time outside of runs sum to what it cost in the period, exactly.
-    Reads the tables of `query.prepare`.
+    Per workload, the costs of its runs' intervals and of the time outside runs add up to its cost in the period,
+    exactly. Reads the tables of `query.prepare`.
     """
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     runs, lost = _runs(con, ask)
@@ -233,7 +234,7 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
             rows += run["rows"]
             summaries.append(_summary(run["rows"], planned_epochs or int(run["planned_epochs"] or 0)))
         else:
-            # what its pods cost is nothing
+            # its pods have no cost
             lost += run["without_cost"]
     rows += outside
     done = _of_status(rows, "done")
@@ -263,12 +264,12 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
         },
     )  # fmt: skip
     if not summaries:
-        view.notes.append("no epochs are known in this period: gpucost collect progress")
+        view.notes.append("no epochs were counted in this period: run gpucost collect progress")
     return with_remainders(con, view, lost)
 
 
 def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Item]]:
-    """The runs whose workloads are known, with their intervals, and the epochs of the others as rows of work without cost."""
+    """The runs with known workloads and their intervals, and the other epochs as work without cost."""
     runs, lost = [], []
     for run in answer_rows(con, PACKAGE, "70_runs", ask.period.bounds):
         row = run["without_cost"]
@@ -306,7 +307,7 @@ _EPOCH_COLUMNS = (
 
 
 def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
-    """An interval of a run; without one, what a workload with runs cost while none of them ran."""
+    """An interval of a run; without one, the cost of a workload with runs while none of them ran."""
     row = {name: sums.get(name) for name in _EPOCH_COLUMNS} | {"status": "outside", "is_whole": True}
     if run is None or part is None:
         return row
@@ -325,13 +326,13 @@ def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interv
 
 
 def _summary(rows: list[Item], plan: int) -> Item:
-    """One run's figures, of its rows of epochs; formulas are in docs/units.md.
+    """The figures of one run, from its epochs; docs/units.md has the formulas.
 
-    Means and the trend are of epochs that are done and lie in the period whole.
+    The mean and the trend use finished epochs that are entirely in the period.
     """
     done, lost = _of_status(rows, "done"), _of_status(rows, "lost")
     whole = sorted((row for row in done if row["is_whole"]), key=lambda row: (row["epoch"], row["from"]))
-    # the latest epochs and those before, parted by the last restart, else the middle
+    # the latest epochs and the earlier ones, separated by the last restart, otherwise at the middle
     last = max((row["attempt"] for row in whole), default=1)
     by_recency = grouped((row["attempt"] == last, row) for row in whole)
     recent, before, since = by_recency[True], by_recency[False], "restart"
@@ -360,9 +361,9 @@ def _summary(rows: list[Item], plan: int) -> Item:
 
 
 def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
-    """The run goes on as its latest epochs did; what the epoch under way has cost already counts toward it."""
+    """A forecast that continues the latest epochs; the cost so far of the current epoch counts toward it."""
     reached = max((row["epoch"] for row in _of_status(rows, "done")), default=0)
-    reached += any(row["epoch"] == 0 for row in rows)  # numbers begin with 0
+    reached += any(row["epoch"] == 0 for row in rows)  # numbers start at 0
     remaining = max(0, plan - reached)
     if remaining and not recent:
         return {"remaining_epochs": remaining}
@@ -389,7 +390,7 @@ def _mean_hours(rows: list[Item]) -> float:
     return float(sum(row["duration_hours"] for row in rows) / len(rows))
 
 
-# Which intervals ask for the cost of which pods; without names of pods, of all pods of the workload.
+# The intervals that claim the cost of pods; without pod names, of all pods of the workload.
 _CLAIMS = """
 CREATE OR REPLACE TEMP TABLE unit_claims AS
 SELECT s.claim_id, s.depth, a.allocation_id, s.from_ms, s.to_ms
@@ -398,7 +399,7 @@ FROM (
         pods VARCHAR, from_ms BIGINT, to_ms BIGINT)[], recursive := true)
 ) AS s JOIN allocations AS a USING (cluster, namespace, workload)
 WHERE (s.pods = '' OR list_contains(string_split(s.pods, ','), a.pod)) AND s.from_ms < s.to_ms"""
-# Per claim (null: what nothing claims) and workload its cost and GPU time.
+# Cost and GPU time per claim (null: unclaimed) and workload.
 _CLAIMED = """
 SELECT claim_id, cluster, namespace, workload, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
     sum(cost) AS cost, sum(idle_cost) AS idle_cost,
@@ -409,9 +410,9 @@ ORDER BY claim_id, cluster, namespace, workload"""
 
 
 def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[Item, Interval]]:
-    """Makes unit_pieces; claim i is the i-th element of the answer, a run with one of its intervals.
+    """Make unit_pieces; claim i is the i-th element of the answer, a run with one of its intervals.
 
-    Of runs at the same time, only those in the most sweeps are charged.
+    If runs overlap, only the runs in the most sweeps are charged.
     """
     parents = {run["run_id"]: run["parent_id"] for run in runs}
     runs_of = grouped_by(runs, *PLACE)
@@ -419,7 +420,7 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
     rows: list[Item] = []
     for run in runs:
         place = {name: run[name] for name in PLACE}
-        # a run is its whole workload, but where each has pods of its own
+        # a run is its whole workload, unless each has pods of its own
         pods = {other["pods"] for other in runs_of[tuple(place.values())]}
         whose = place | {"pods": run["pods"] if all(pods) and len(pods) > 1 else ""}
         whose["depth"] = _depth(run["run_id"], parents)
@@ -433,7 +434,7 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
 
 
 def _depth(run_id: str, parents: dict[str, str | None]) -> int:
-    """How many sweeps a run lies in."""
+    """The number of sweeps that contain a run."""
     depth, seen = 0, {run_id}
     while (run_id := parents.get(run_id) or "") in parents and run_id not in seen:
         seen.add(run_id)
@@ -442,7 +443,7 @@ def _depth(run_id: str, parents: dict[str, str | None]) -> int:
 
 
 class ExperimentRow(Located, OpenSpan):
-    """What an experiment cost: a run of the tracker, a job that it does not know, or the time of a workload outside its runs."""
+    """The cost of an experiment: a tracked run, a job without a tracker, or a workload's time outside runs."""
 
     kind: Literal["run", "job", "outside_runs"]
     experiment: str | None
@@ -460,7 +461,7 @@ class ExperimentRow(Located, OpenSpan):
 
 
 class Sweep(TypedDict):
-    """What a sweep cost, with its trials."""
+    """The cost of a sweep, with its trials."""
 
     sweep: str
     run_id: str
@@ -472,21 +473,21 @@ class Sweep(TypedDict):
 
 
 class ExperimentTotals(UnitTotals):
-    """Of all experiments."""
+    """Over all experiments."""
 
     experiments: int
     cost_per_active_gpu_hour: Decimal | None
 
 
 class RunWithoutCost(WorkWithoutCost):
-    """Work without cost of a run."""
+    """Work of a run without cost."""
 
     run: str
     run_id: str
 
 
 class Experiments(UnitAnswer):
-    """What `gpucost unit experiment` prints."""
+    """The output of `gpucost unit experiment`."""
 
     rows: list[ExperimentRow]
     totals: ExperimentTotals
@@ -496,14 +497,14 @@ class Experiments(UnitAnswer):
 
 _RUNS_WITHOUT_COST = """
 SELECT label AS workload, namespace, name AS run, run_id, 'run' AS unit, 1 AS amount, 0 AS failed, started_ms AS since, source,
-    CASE WHEN workload IS NOT NULL THEN 'its workload cost nothing while it ran'
-        WHEN label IS NOT NULL THEN 'no pod with GPUs is known by this name' ELSE 'no tag says where it ran' END AS why
+    CASE WHEN workload IS NOT NULL THEN 'its workload had no cost during the run'
+        WHEN label IS NOT NULL THEN 'no GPU pod has this name' ELSE 'no tag names its workload' END AS why
 FROM unit_run_places ANTI JOIN (SELECT unnest([run_id, parent_id]) AS run_id FROM unit_experiments) USING (run_id)
 ORDER BY started_ms, run_id"""
 
 
 def experiments(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
-    """What each experiment of the period cost, and each sweep. Reads the tables of `query.prepare`."""
+    """The cost of each experiment and sweep of the period. Reads the tables of `query.prepare`."""
     run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
     con.execute("FROM unit_run_places WHERE workload IS NOT NULL ORDER BY started_ms, run_id")
     runs = dicts(con)

@@ -1,7 +1,7 @@
 -- reads: allocations, allocation_traits, cost_runs, activity_hours, progress_series, progress_values; variables report_from_ms, report_to_ms bound the period; $forgotten_after_ms
--- writes: waste_pods, one row per allocation of the period: its type, when it began to run, since when its pod's work is lost, since when its pod is forgotten
--- invariant: held_from_ms <= started_ms; lost_from_ms is null but of failed training and batch pods, forgotten_from_ms but of development pods
--- A failed training or batch pod has saved its work where the last epoch ended that is known of it: what came after that is lost.
+-- writes: waste_pods, one row per allocation of the period: its type, its start, and the times from which its pod's work is lost or its pod is forgotten
+-- invariant: held_from_ms <= started_ms; lost_from_ms is null except for failed training and batch pods, forgotten_from_ms except for development pods
+-- The work of a failed training or batch pod is saved up to the end of its last known epoch; later work is lost.
 CREATE OR REPLACE TEMP TABLE waste_pods AS
 WITH failed AS (
     -- one pod may have several allocations: its share of a claim changed
@@ -22,13 +22,14 @@ series AS (
     WHERE unit = 'epoch' AND NOT is_failure
 ),
 series_of AS (
-    -- a pod tells of its whole workload: of a distributed run it is often the first rank alone that counts
+    -- a pod reports for its whole workload: in a distributed run often only the first rank counts
     SELECT DISTINCT s.series_id, p.cluster, p.namespace, p.workload, CASE WHEN s.is_pod THEN p.pod END AS pod
     FROM series AS s
     JOIN places AS p ON p.name = s.name AND p.cluster = coalesce(s.cluster, p.cluster) AND p.namespace = coalesce(s.namespace, p.namespace)
 ),
 epochs AS (
-    -- an epoch that ends lifts the level; where a level begins an epoch, the one before has ended; the first entry of a log is an end, too
+    -- the end of an epoch raises the level; if a level marks the begin of an epoch, the previous one has ended; the
+    -- first entry of a log is an end too
     SELECT v.series_id, v.at_ms,
         CASE WHEN s.kind = 'event' THEN v.value > 0
             ELSE coalesce(v.value > lag(v.value) OVER (PARTITION BY v.series_id ORDER BY v.at_ms),
@@ -46,7 +47,7 @@ heard AS (
 saved AS (
     SELECT cluster, uid, saved_ms
     FROM heard
-    -- what a pod counts itself is what it knows to have done
+    -- a pod's own counts take precedence
     QUALIFY saved_ms IS NOT NULL AND is_own = bool_or(is_own) OVER (PARTITION BY cluster, uid)
 ),
 pods AS (
@@ -54,7 +55,8 @@ pods AS (
     WHERE t.workload_type = 'development'
     QUALIFY bool_or(a.held_from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < a.held_to_ms) OVER (PARTITION BY a.cluster, a.uid)
 ),
--- of development pods that were ever active the end of the last active hour, in all of the store; a pod may have several allocations
+-- end of the last active hour of each development pod that was ever active, over the whole store; a pod may have
+-- several allocations
 last_active AS (
     SELECT p.cluster, p.uid, max(h.from_ms + r.to_ms - r.from_ms) AS active_to_ms
     FROM pods AS p
@@ -64,7 +66,7 @@ last_active AS (
     GROUP BY ALL
 ),
 starts AS (
-    -- where a pod has several allocations, it may still have been Pending in the second
+    -- a pod with several allocations may still have been Pending in the second
     SELECT a.cluster, a.uid, coalesce(max(t.started_ms) FILTER (t.started_ms > a.held_from_ms), min(a.held_from_ms)) AS started_ms
     FROM allocations AS a JOIN allocation_traits AS t USING (allocation_id)
     WHERE t.workload_type = 'development'
@@ -73,7 +75,7 @@ starts AS (
 SELECT a.allocation_id, a.cluster, a.namespace, a.workload, a.pod, a.uid, a.node_id, a.resource, a.gpus, a.held_from_ms, a.held_to_ms,
     coalesce(t.workload_type, 'other') AS workload_type,
     coalesce(t.started_ms, a.held_from_ms) AS started_ms,
-    -- with no epoch known, nothing is known to have been kept
+    -- without a known epoch, all work is lost
     CASE WHEN t.failed AND t.workload_type IN ('training', 'batch') THEN coalesce(s.saved_ms, a.held_from_ms) END AS lost_from_ms,
     CASE WHEN t.workload_type = 'development'
         THEN greatest(b.started_ms, coalesce(l.active_to_ms, 0)) + $forgotten_after_ms END AS forgotten_from_ms

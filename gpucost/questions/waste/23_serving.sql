@@ -1,11 +1,11 @@
 -- reads: waste_cells, waste_pods; $target_utilization
--- writes: waste_serving, one row per (serving workload, cell) that holds more GPUs than its peak needs: which part of its idle, and of its active time that is
+-- writes: waste_serving, one row per (serving workload, cell) that holds more GPUs than its peak needs: the surplus parts of its idle and of its active time
 -- invariant: 0 <= idle_part, active_part <= 1; idle time counts first
 CREATE OR REPLACE TEMP TABLE waste_serving AS
 WITH cells AS (
     SELECT p.cluster, p.namespace, p.workload, c.from_ms, c.to_ms, max(p.gpus) AS replica_gpus,
         sum(c.active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active,
-        -- pulling an image is no serving
+        -- pulling an image is not serving
         sum(greatest(0, c.idle_gpu_ms - p.gpus * greatest(0, least(c.to_ms, p.started_ms) - greatest(c.from_ms, p.held_from_ms)))) AS idle,
         sum(c.utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS busy
     FROM waste_cells AS c JOIN waste_pods AS p USING (allocation_id)
@@ -14,7 +14,7 @@ WITH cells AS (
 ),
 needs AS (
     SELECT cluster, namespace, workload, max(replica_gpus) AS replica_gpus,
-        -- never less than one replica; a billionth is what adding binary fractions may leave
+        -- at least one replica; 1e-9 allows for the rounding of binary fractions
         greatest(1, ceil(max(busy / (to_ms - from_ms)) / ($target_utilization * max(replica_gpus)) - 1e-9)) * max(replica_gpus) AS gpus
     FROM cells
     GROUP BY ALL

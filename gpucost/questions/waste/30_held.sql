@@ -1,9 +1,10 @@
--- reads: waste_held_cells, waste_pods, waste_serving; variable waste_by_gpus: all cost rides on GPUs, so that idle_cost is that of the idle time
--- writes: waste_held, one row per (node, allocation, team, time_bucket): what was held, cut into seven parts of GPU time, each with its cost
--- invariant: the parts' GPU time adds up to what was held, and their cost and host_cost to its cost, exactly
--- Each cell is cut on its own. Idle time: starting, then beyond (surplus-provisioned or forgotten), then the rest. Other time: starting,
--- unmeasured, surplus (active in replicas that the peak does not need), lost, and what is left: work. A sum of costs up to each part is
--- rounded, so that differences of neighbors add up to the whole. Binary fractions may leave a trace of a part of no other time.
+-- reads: waste_held_cells, waste_pods, waste_serving; variable waste_by_gpus: the GPUs carry all cost, so that idle_cost is the cost of the idle time
+-- writes: waste_held, one row per (node, allocation, team, time_bucket): allocated GPU time, cut into seven parts, each with its cost
+-- invariant: the GPU time of the parts adds up to the allocated time, and their cost and host_cost to its cost, exactly
+-- Each cell is cut on its own. Idle time: starting, then beyond (surplus-provisioned or forgotten), then the rest.
+-- Other time: starting, unmeasured, surplus (active in replicas that the peak does not need), lost, and the rest: work.
+-- The sums of costs up to each part are rounded, so that the differences of neighbors add up to the whole. Binary
+-- fractions may leave a trace of a part without other time.
 CREATE OR REPLACE TEMP TABLE waste_held AS
 WITH timed AS (
     SELECT c.node_id, c.allocation_id, c.team, c.time_bucket, c.allocated_gpu_ms, c.idle_gpu_ms, c.cost, c.idle_cost,
@@ -12,7 +13,7 @@ WITH timed AS (
         least(c.idle_gpu_ms, starting) AS starting_idle,
         least(c.unmeasured_gpu_ms, starting - starting_idle) AS starting_unmeasured,
         c.idle_gpu_ms - starting_idle AS idle_left,
-        -- which part of the time held in this cell lies behind a moment
+        -- the part of this cell's allocated time after a moment
         CASE WHEN p.forgotten_from_ms < c.to_ms THEN greatest(0, least(c.to_ms, p.held_to_ms) - greatest(c.from_ms, p.started_ms, p.forgotten_from_ms))
             / greatest(1, least(c.to_ms, p.held_to_ms) - greatest(c.from_ms, p.started_ms)) ELSE 0 END AS forgotten_part,
         CASE WHEN p.lost_from_ms < c.to_ms THEN greatest(0, least(c.to_ms, p.held_to_ms) - greatest(c.from_ms, p.held_from_ms, p.lost_from_ms))

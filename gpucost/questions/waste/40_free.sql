@@ -1,6 +1,6 @@
 -- reads: waste_cells, pending_pods, allocations, nodes, mig_fragmentation; variables report_from_ms, report_to_ms bound the period; $empty_after_ms
--- writes: waste_free, one row per (node, time_bucket): what nobody held or reserved, cut into four parts of GPU time, each with its cost
--- invariant: the parts' GPU time adds up to what was unallocated and not reserved, and their cost and host_cost to its cost, exactly
+-- writes: waste_free, one row per (node, time_bucket): unallocated time without a reservation, cut into four parts of GPU time, each with its cost
+-- invariant: the GPU time of the parts adds up to the unallocated time without reservations, and their cost and host_cost to its cost, exactly
 CREATE OR REPLACE TEMP TABLE waste_free AS
 WITH near AS (
     SELECT node_id, gpus, held_from_ms, held_to_ms FROM allocations
@@ -24,8 +24,8 @@ levels AS (
     FROM changes
     WINDOW w AS (PARTITION BY node_id ORDER BY at_ms)
 ),
--- stretches of a node's life in which the same GPUs of it are free; empty where nobody held any GPU of the node for $empty_after_ms or longer,
--- unless its users are unknown
+-- intervals of a node's life with the same free GPUs; empty if all GPUs of the node are unallocated for $empty_after_ms
+-- or longer, unless its users are unknown
 stretches AS (
     SELECT l.node_id, n.cluster, n.gpu_model, l.from_ms, l.to_ms, n.gpu_count - l.held_gpus AS free_gpus,
         -- sevenths do not add up exactly in binary
@@ -34,8 +34,8 @@ stretches AS (
     FROM levels AS l JOIN nodes AS n USING (node_id)
     WHERE l.to_ms IS NOT NULL AND n.gpu_count - l.held_gpus > 1e-6
 ),
--- the smallest request that free GPUs could have met: per (cluster, hour) of the pods that waited (no gpu_model), and per (cluster, GPU model) of
--- those that ran (no hour)
+-- the smallest request that free GPUs could have met: per (cluster, hour) for waiting pods (no gpu_model), and per
+-- (cluster, GPU model) for running ones (no hour)
 wanted AS MATERIALIZED (
     SELECT cluster, hour, NULL::VARCHAR AS gpu_model, min(gpus) AS gpus
     FROM (
@@ -57,7 +57,7 @@ unheld AS (
     WHERE kind = 'unallocated' AND allocation_id IS NULL
 ),
 hours AS (
-    -- by the hour, so that stretches meet cells by equality and not by comparing intervals
+    -- by the hour, so that intervals join cells by equality, not by comparison
     SELECT *, unnest(range(greatest(from_ms, getvariable('report_from_ms')) // 3600000,
         (least(to_ms, getvariable('report_to_ms')) - 1) // 3600000 + 1)) AS hour
     FROM stretches
@@ -85,7 +85,7 @@ weighed AS (
     GROUP BY ALL
 ),
 timed AS (
-    -- unavailable time is no other waste: it is taken from all others alike
+    -- unavailable time is not another kind of waste: it is taken from all others in proportion
     SELECT u.*, u.unallocated_gpu_ms - u.unavailable_gpu_ms AS available,
         CASE WHEN w.free > 0 THEN available * (w.fragmented / w.free) ELSE 0 END AS fragmented,
         CASE WHEN w.free > 0 THEN available * (w.empty / w.free) ELSE 0 END AS empty

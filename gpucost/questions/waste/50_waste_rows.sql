@@ -1,6 +1,6 @@
 -- reads: waste_held, waste_free, waste_cells, waste_pods, allocations, nodes, time_buckets; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: waste_rows, one row per (bucket, node, allocation, team, time_bucket): its GPU time and cost, and every dimension
--- invariant: without filters the costs of a node add up to what it cost, exactly; each bucket's definition stands in docs/waste.md
+-- invariant: without filters the costs of a node add up to its cost, exactly; docs/waste.md defines each bucket
 CREATE OR REPLACE TEMP TABLE waste_rows AS
 WITH parts AS (
     SELECT h.node_id, h.allocation_id, h.allocation_id AS of_id, h.team, h.time_bucket, p.workload_type, unnest([
@@ -39,7 +39,7 @@ JOIN nodes AS n USING (node_id)
 JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN waste_pods AS p USING (allocation_id)
 LEFT JOIN allocations AS a ON a.allocation_id = f.of_id
--- a millisecond is what adding binary fractions may leave; money is never left out
+-- sums of binary fractions may leave a millisecond; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
     AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)
     AND passes_workload($workloads, p.workload) AND passes($users, a."user");

@@ -1,6 +1,6 @@
 -- reads: waste_rows, waste_pods, activity_use; $wasted lists the buckets that are waste; $most limits the rows
--- writes: nothing; answers the workloads that waste most money: what they held, what of it was waste and its dearest kind, and what is measured of their GPUs: how many were asked for, heard, never used
--- invariant: one row per (cluster, namespace, workload); never_used counts GPUs of pods of several that were never in use in the period; null where nothing was heard
+-- writes: nothing; returns the workloads with the highest cost of waste: their totals, the waste and its most expensive kind, and the numbers of GPUs requested, measured, never used
+-- invariant: one row per (cluster, namespace, workload); never_used counts GPUs that were never in use in the period, for pods with several GPUs; null without measurements
 WITH buckets AS (
     SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         list_contains($wasted::VARCHAR[], bucket) AS is_waste

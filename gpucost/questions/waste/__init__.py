@@ -1,4 +1,4 @@
-"""Where GPU time was wasted, by whom, and on what."""
+"""Wasted GPU time, by holder and kind."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 def waste(
     request: WorkloadRequest,
     by: Annotated[
-        Names, Option(f"Also by any of {DIMENSION_NAMES}.", "A,B", completes="dimensions", is_split=True)
+        Names, Option(f"Also rows by any of {DIMENSION_NAMES}.", "A,B", completes="dimensions", is_split=True)
     ] = (),
-    top: Annotated[int, count("How many of the workloads that waste most to list.")] = 10,
+    top: Annotated[int, count("Number of the most wasteful workloads to list.")] = 10,
 ) -> Document:
-    """Show where GPU time was wasted: every held or paid GPU-hour in exactly one bucket.
+    """Show wasted GPU time: every allocated or paid GPU-hour in exactly one bucket.
 
-    Training that waits for data or was lost, serving off its peak or with replicas to spare, notebooks left running, images being
-    pulled, GPUs that nobody held and why. docs/waste.md defines each.
+    Training that waits for data or lost its work, serving outside its peak or with surplus replicas, forgotten
+    notebooks, image pulls, and unallocated GPUs by cause. docs/waste.md defines each bucket.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -55,7 +55,7 @@ def waste(
       gpucost waste --workload Deployment/chat-api --format json
     """
     query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
-    # coverage is that of all pods
+    # coverage is for all pods
     whole = replace(query, workloads=(), users=())
     view, found = waste_report(request.settings, request.store, whole, query, top)
     return Document(
@@ -74,7 +74,7 @@ def waste(
 def waste_report(
     config: Config, store: Store, query: Query, wasted: Query, top: int = 10
 ) -> tuple[ReportView, Waste]:
-    """The report for `query`, and the anatomy of waste for `wasted`, of one reading."""
+    """The report for `query` and the waste for `wasted`, in one read."""
 
     def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
         view = report_of(con, config, query)
@@ -86,15 +86,15 @@ def waste_report(
 
 
 def waste_tables(waste: Waste) -> tuple[Table, ...]:
-    """Where GPU time went, the same by the dimensions asked for, and the workloads that waste most."""
+    """GPU time by bucket, by the requested dimensions, and the most wasteful workloads."""
     sums = waste.totals
     anatomy = Table.of(
         "Where GPU time went",
         [row for row in waste.buckets if row.gpu_hours or row.cost],
         (
             text("kind.title", "Kind"),
-            text("kind.whose", "Of", weight=1),
-            text("kind.meaning", "What it is", weight=2),
+            text("kind.whose", "Scope", weight=1),
+            text("kind.meaning", "Meaning", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),
             share(lambda row: ratio(row.cost, sums.cost), "Share"),
@@ -103,7 +103,7 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             Line(("Wasted", "", "", sums.wasted_gpu_hours, sums.wasted_cost, sums.waste_ratio), is_sum=True),
             Line(("Total", "", "", sums.gpu_hours, sums.cost, ratio(sums.cost, sums.cost)), is_sum=True),
         ),
-        "Every GPU-hour stands in one line.",
+        "Every GPU-hour is in exactly one row.",
     )
     found = [anatomy]
     if waste.by:
@@ -119,7 +119,7 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
             money("cost", weight=1),
             money("wasted_cost", "Wasted"),
             share(lambda work: ratio(work.wasted_cost, work.cost), "Share", decimals=0, weight=2),
-            text(lambda work: BY_NAME[work.bucket].title if work.bucket else "", "Most of it"),
+            text(lambda work: BY_NAME[work.bucket].title if work.bucket else "", "Main kind"),
             text(
                 lambda work: (
                     f"{work.gpus_never_used} of {work.gpus_measured}" if work.gpus_never_used else None
@@ -128,5 +128,5 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
                 weight=3,
             ),
         ]
-        found.append(Table.of("Workloads that waste most", waste.workloads, columns))
+        found.append(Table.of("Most wasteful workloads", waste.workloads, columns))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""The anatomy of waste: every held or paid GPU-hour in exactly one bucket (docs/waste.md)."""
+"""Waste by bucket: every allocated or paid GPU-hour in exactly one (docs/waste.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGE = "gpucost.questions.waste"
 
 @record
 class Bucket:
-    """A kind of GPU time: whose it is, what people call it, what it means, and whether it is waste."""
+    """A kind of GPU time: its scope, display name, meaning, and whether it is waste."""
 
     name: str
     whose: str
@@ -39,19 +39,21 @@ class Bucket:
 BUCKETS = (
     Bucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
     Bucket("data_stall", "training, batch", "Data stalls", "idle while running"),
-    Bucket("failed_restarted", "training, batch", "Lost work", "of failed pods, since the last epoch known"),
+    Bucket(
+        "failed_restarted", "training, batch", "Lost work", "of failed pods, since their last known epoch"
+    ),
     Bucket("off_peak_idle", "inference", "Off-peak idle", "idle in replicas that the peak needs"),
     Bucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
-    Bucket("user_away", "development", "User away", "idle until it is forgotten"),
+    Bucket("user_away", "development", "User away", "idle, not yet forgotten"),
     Bucket("forgotten", "development", "Forgotten", "idle for long, until its end"),
-    Bucket("idle", "other", "Idle", "idle, of no known type"),
+    Bucket("idle", "other", "Idle", "idle, of unknown type"),
     Bucket("starting", "held", "Starting", "bound, pulling images"),
     Bucket("unmeasured", "held", "Unmeasured", "held, without a sample", is_waste=False),
     Bucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
-    Bucket("empty_node", "unallocated", "Empty nodes", "nobody on the node for long"),
+    Bucket("empty_node", "unallocated", "Empty nodes", "node without pods for long"),
     Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
-    Bucket("reserved", "unallocated", "Reserved", "kept free by a reservation of Slurm"),
-    Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too little for a request"),
+    Bucket("reserved", "unallocated", "Reserved", "kept free by a Slurm reservation"),
+    Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too few for a request"),
     Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
 )
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
@@ -72,7 +74,10 @@ class _OfBucket:
 
 @record
 class WasteRow(_OfBucket, Shape):
-    """The part of a bucket for one combination of dimension values; what only pods have is None where nobody held anything."""
+    """The part of a bucket for one combination of dimension values.
+
+    Pod dimensions are None for unallocated time.
+    """
 
     bucket: str
     keys: dict[str, str | None]
@@ -82,7 +87,7 @@ class WasteRow(_OfBucket, Shape):
 
 @record
 class BucketWaste(_OfBucket):
-    """A bucket: `of` says whose time it is."""
+    """A bucket; `of` is the scope of its time."""
 
     bucket: str
     of: str
@@ -93,7 +98,7 @@ class BucketWaste(_OfBucket):
 
 @record
 class WasteTotals:
-    """All GPU-hours, held or not, and what they cost; of these the buckets that are waste, and their share of cost."""
+    """All GPU-hours, allocated or not, and their cost; the wasted ones, and their share of cost."""
 
     gpu_hours: float
     cost: Decimal
@@ -112,10 +117,10 @@ class WasteTotals:
 
 @record
 class WorkloadWaste:
-    """What one workload wasted. `bucket` is its dearest kind of waste, None where it wasted nothing.
+    """The waste of one workload. `bucket` is its most expensive kind of waste, None without waste.
 
-    `gpus_requested` and `gpus_measured` count each of its pods' GPUs. `gpus_never_used`: of pods of several GPUs, those at 0 %
-    for as long as they were held; None where no GPU was heard.
+    `gpus_requested` and `gpus_measured` count the GPUs of each of its pods. `gpus_never_used`: GPUs at 0 % for as
+    long as they were held, in pods with several GPUs; None without measurements.
     """
 
     cluster: str
@@ -135,9 +140,10 @@ class WorkloadWaste:
 
 @record
 class Waste:
-    """`buckets` are in the order of BUCKETS, all of them; they add up to what was asked for: of the whole fleet, what nodes cost.
+    """All buckets in the order of BUCKETS; they add up to the selection, for the whole fleet to the node cost.
 
-    `rows` are the same by `by`, the dearest first, empty where `by` is; `workloads` those that waste most.
+    `rows` are the same by `by`, the most expensive first, empty if `by` is empty; `workloads` are the most wasteful
+    ones.
     """
 
     by: tuple[str, ...]
@@ -147,7 +153,7 @@ class Waste:
     workloads: tuple[WorkloadWaste, ...]
 
     def of(self, dimension: str, name: str) -> Waste:
-        """The buckets of one value of the only dimension of `by`, those that there are; without workloads."""
+        """The non-empty buckets for one value of the only dimension of `by`, without workloads."""
         rows = {row.bucket: row for row in self.rows if row.keys[dimension] == name}
         buckets = tuple(_bucket(bucket, rows[bucket.name]) for bucket in BUCKETS if bucket.name in rows)
         return Waste((), buckets, (), WasteTotals.of(buckets), ())
@@ -155,7 +161,7 @@ class Waste:
 
 @record
 class WasteAnswer(Shape):
-    """What `gpucost waste` prints."""
+    """The output of `gpucost waste`."""
 
     period: Period
     currency: str
@@ -173,10 +179,11 @@ def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
 def build(
     con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = (), top: int = 10
 ) -> Waste:
-    """The buckets of the query's period, of what passes its filters, by the dimensions `by`, and the workloads that waste most.
+    """The buckets of the query's period and filters, by the dimensions `by`, and the most wasteful workloads.
 
-    Works on a read-only connection; makes temporary tables. What a serving workload needs is settled by its peak in the period,
-    whether a pod was forgotten by all that the store knows. Raises GpucostError where nothing passes the filters.
+    Works on a read-only connection; makes temporary tables. The peak in the period determines the need of a serving
+    workload; all data in the store determines whether a pod was forgotten. Raises GpucostError if nothing passes the
+    filters.
     """
     prepare(con, config, query, by)
     period = query.period
@@ -196,7 +203,7 @@ def build(
     )
 
 
-# The part of the period that each cell or day which begins at from_ms lies in.
+# The part of the period that contains each cell or day, by its from_ms.
 _CELL_SLOTS = """
 CREATE OR REPLACE TEMP TABLE waste_cell_buckets AS
 SELECT c.from_ms, s.from_ms AS time_bucket
@@ -206,13 +213,13 @@ FROM (
     SELECT from_ms FROM node_daily WHERE from_ms >= getvariable('report_from_ms') AND to_ms <= getvariable('report_to_ms')
 ) AS c
 JOIN time_buckets AS s ON c.from_ms >= s.from_ms AND c.from_ms < s.to_ms"""
-# The cells of the period (a view: they are many) with the part of the period that each lies in.
+# The cells of the period with the part of the period that contains each. A view, because cells are many.
 _CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_cells AS
 SELECT c.*, s.time_bucket
 FROM hourly_costs(getvariable('report_from_ms'), getvariable('report_to_ms')) AS c JOIN waste_cell_buckets AS s USING (from_ms)"""
-# One row per pod and local day of the period, empty where not whole days are asked for: whether its hours are to be looked at.
-# Hours of one day may differ in price: the day tells as much where its cost falls to idle time and to one other part.
+# One row per pod and local day, empty unless the period consists of whole days. is_fine: the day's hours are needed, as
+# they can differ in price. The day suffices if its cost falls to idle time and to one other part.
 _DAYS = """
 CREATE OR REPLACE TEMP TABLE waste_days AS
 SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR (c.unmeasured_gpu_ms > 0 AND c.active_gpu_ms > 0)
@@ -224,7 +231,7 @@ SELECT c.allocation_id, c.from_ms, c.to_ms, (NOT getvariable('waste_by_gpus') OR
 FROM cost_daily AS c JOIN waste_pods AS p USING (allocation_id)
 WHERE getvariable('report_by_day') AND c.kind = 'allocated'
     AND c.from_ms >= getvariable('report_from_ms') AND c.to_ms <= getvariable('report_to_ms')"""
-# What pods held in the period (a view: they are many), by the day where that tells as much, by the hour elsewhere.
+# The pods' cells in the period, by day if that suffices, otherwise by hour. A view, because cells are many.
 _HELD_CELLS = """
 CREATE OR REPLACE TEMP VIEW waste_held_cells AS
 SELECT c.*, s.time_bucket FROM cost_daily AS c JOIN waste_cell_buckets AS s USING (from_ms)
@@ -237,7 +244,10 @@ SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
 
 
 def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = ()) -> None:
-    """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time; `by` are dimensions to come."""
+    """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time.
+
+    `by` are the dimensions that will be used.
+    """
     by_day = is_whole_days(query.period, config.tz) and "hour" not in by
     cut(con, query.period, time_buckets(query.period, config.tz, by), by_day=by_day)
     con.execute("SET VARIABLE waste_by_gpus = $1::BOOLEAN", [config.prices.cost_basis == "node"])

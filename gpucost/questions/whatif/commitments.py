@@ -17,9 +17,9 @@ from gpucost.periods import Period
 from gpucost.price.listing import ListedPrice, price_of_region, source_of
 from gpucost.questions.findings import read_findings
 from gpucost.questions.prices.tco import OwnNode, own_node
-from gpucost.questions.whatif.prices import list_prices, named_old
+from gpucost.questions.request import store_or_empty
+from gpucost.questions.whatif.prices import dated, list_prices
 from gpucost.questions.whatif.request import WhatIfRequest
-from gpucost.questions.whatif.view import document
 from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import buy, covered, reserve
@@ -30,7 +30,9 @@ from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import A_MONTH, MONTH, DescribedNodes, Evidence, PricedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, to_decimal
 from gpucost.whatif.fleet import Price, Usage, Workload
-from gpucost.whatif.reserve import COMMITTABLE, KINDS, ON_DEMAND, Demand, Offers, ReservedUse, Terms
+from gpucost.whatif.reserve import COMMITTABLE, KINDS, Demand, Offers, ReservedUse, Terms
+from gpucost.whatif.spot.interruptions import Place
+from gpucost.whatif.spot.market import find_instance, read_price
 
 if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Freed
@@ -45,11 +47,11 @@ def whatif_buy(
         Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
     ] = None,
 ) -> Document:
-    """Say whether own nodes beside the cloud pay, how many, and from which month on.
+    """Report whether own nodes next to the cloud pay for themselves, how many, and after how many months.
 
-    An own node is what gpucost prices tco takes: a file, options or both; with 8 GPUs where neither says. The cloud is the
-    store's usage of the same GPU model at what it cost, or --nodes at --on-demand-price or the list price of --instance-type in
-    --region. Own nodes take the base load and are paid in all hours; the cloud takes the peaks.
+    The file and options of an own node are those of gpucost prices tco; its default is 8 GPUs. Cloud usage is the store's
+    usage of the same GPU model at its cost, or --nodes at --on-demand-price or at the price of --instance-type in --region. Own
+    nodes take the base load and are paid in all hours; the cloud takes the peaks.
 
     \b
     Examples:
@@ -67,14 +69,14 @@ def whatif_buy(
             f"give both in {settings.currency}, or set currency in gpucost.toml",
         )
     if request.is_described(described):
-        (nodes, use), evidence, period = _described(request, described, gpus), MONTH, A_MONTH
-        curve, cloud = nodes.curve, nodes.on_demand
+        curve, evidence, period = described.curve, MONTH, A_MONTH
+        cloud = described_use(request, described, gpus).on_demand
+        use = _described_usage(gpus)
     else:
         usage, period = request.usage(), request.period_name
         if not inputs.gpu_model:
             raise UsageError(
-                "--gpu-model is missing: which nodes of the store could be own ones",
-                "or describe them: --nodes",
+                "--gpu-model of the own nodes is missing", "give it, or describe the cloud: --nodes"
             )
         curve, cloud = buy.cloud_usage(usage, request.period, inputs.gpu_model, gpus)
         evidence = request.read(lambda con: covered.read_evidence(con, request.period))
@@ -83,52 +85,42 @@ def whatif_buy(
     answer = buy.answer(
         own, cloud, curve, evidence, currency=settings.currency, period=period, source=source, use=use
     )
-    return document(named_old(answer, request))
+    return dated(answer, request)
 
 
-_PURCHASE_OPTIONS = ("on_demand", *KINDS)
 _DISCOUNT = re.compile(rf"(?:({'|'.join(KINDS)}):)?([13])=(\d+(?:\.\d+)?)")
 
 
-def use_on_offer(request: WhatIfRequest, described: PricedNodes, gpus: float | None = None) -> ReservedUse:
-    """Nodes of so many GPUs, otherwise of those of their type, otherwise of 8, at the price of options or the list price.
+def described_use(request: WhatIfRequest, nodes: PricedNodes, gpus: float | None = None) -> ReservedUse:
+    """Nodes with `gpus` GPUs, by default those of their type or 8, at the price of options, the price book or the list.
 
-    How long they are in use is left open. Raises UsageError if several places have list prices of the type, or if neither has a
-    price; GpucostError for an unknown type.
+    The curve and the offers are empty. Raises UsageError if the type is unknown, or without a price.
     """
-    name, region, price = described.instance_type, described.region, described.on_demand_price
-    rows = []
-    if name:
-        regions = (region,) if region else ()
-        rows = list_prices(request.settings, name, purchase_options=_PURCHASE_OPTIONS, regions=regions)
-    places = sorted({f"{row.provider} {row.region or ''}".strip() for row in rows})
-    if len(places) > 1:
-        raise UsageError(
-            f"{name} has list prices in several places: {', '.join(places)}",
-            "--region names one; without regions leave out --instance-type, and give --on-demand-price",
-        )
-    offers = _prices(rows)
-    listed_gpus = next((float(row.gpu_count) for row in rows if row.gpu_count), None)
-    gpus = gpus or listed_gpus or float(GPUS_PER_NODE)
-    if price:
-        on_demand = Price(price, "option")
-    elif ON_DEMAND in offers:
-        share = to_decimal(gpus) / to_decimal(listed_gpus or gpus)
-        on_demand = replace(offers[ON_DEMAND], per_node_hour=offers[ON_DEMAND].per_node_hour * share)
+    place, of_type, price = Place(""), float(GPUS_PER_NODE), None
+    if nodes.region and not nodes.instance_type:
+        raise UsageError("--region is of an --instance-type", "give --instance-type, or leave it out")
+    if nodes.instance_type:
+        with store_or_empty(request.settings) as con:
+            provider, name, of_type = find_instance(con, nodes.instance_type)
+            place = Place(name, provider, nodes.region)
+            price = read_price(con, request.settings, place, of_type, "on_demand")
+    gpus = gpus or of_type
+    if nodes.on_demand_price:
+        price = Price(nodes.on_demand_price, "option")
+    elif price:
+        share = to_decimal(gpus) / to_decimal(of_type)
+        price = replace(price, per_node_hour=price.per_node_hour * share)
     else:
         raise UsageError(
-            "the price on demand is missing",
-            "--on-demand-price, or --instance-type and --region of list prices",
+            "--on-demand-price is missing",
+            "give it, or --instance-type and --region of a place whose price is known",
         )
-    provider = rows[0].provider if rows else ""
-    return ReservedUse(
-        name or f"node of {gpus:g} GPUs",
-        gpus,
-        on_demand,
-        offers=offers,
-        provider=provider,
-        region=region or "",
-    )
+    name = place.instance_type or f"node of {gpus:g} GPUs"
+    return ReservedUse(name, gpus, price, provider=place.provider or "", region=place.region or "")
+
+
+def _described_usage(gpus: float) -> Assumption:
+    return Assumption("usage", A_MONTH, f"nodes of {gpus:g} GPUs by hour", "option")
 
 
 def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
@@ -146,7 +138,7 @@ def _prices(rows: Sequence[ListedPrice]) -> dict[Terms, Price]:
 
 @dataclass(frozen=True)
 class StoredCommitments:
-    """Commitments of the bill in a period, and list prices of the instance types of the store, both read once."""
+    """Commitments of the bill in a period, and list prices of the store's instance types, read once."""
 
     settings: Config
     store: Store
@@ -154,21 +146,21 @@ class StoredCommitments:
 
     @cached_property
     def read(self) -> tuple[Existing, Evidence, Mapping[Key, Offers]]:
-        """Commitments, how much of the period was collected, and list prices less discounts by instance type and region."""
+        """Commitments, the collected days of the period, and list prices less discounts by instance type and region."""
         period = self.period
         with self.store.read() as con:
             types = covered.read_types(con)
             existing = covered.read_commitments(con, period.start_ms, period.end_ms, types)
             evidence = covered.read_evidence(con, period)
-        rows = list_prices(self.settings, types, purchase_options=_PURCHASE_OPTIONS)
+        rows = list_prices(self.settings, types, purchase_options=("on_demand", *KINDS))
         places = grouped(((row.provider, row.region or "", row.instance_type.lower()), row) for row in rows)
         return existing, evidence, {key: _prices(several) for key, several in places.items()}
 
 
 def stored_demand(known: StoredCommitments, usage: Usage, freed: Freed | None = None) -> Demand:
-    """What of the store's usage may be committed, without what findings free.
+    """The usage of the store that may be committed, without the workloads that findings free.
 
-    If nodes that may be committed stood empty, nodes count by what pods hold of them.
+    If on-demand nodes were empty, only the held part of each node counts. Raises GpucostError without such usage.
     """
     existing, evidence, offers = known.read
     fleet, is_narrowed = usage.fleet, usage.is_narrowed
@@ -178,8 +170,8 @@ def stored_demand(known: StoredCommitments, usage: Usage, freed: Freed | None = 
     uses = reserve.uses_of(fleet, known.period, existing, offers, is_narrowed=is_held, freed=owners)
     if not uses:
         raise GpucostError(
-            f"{usage.scope_name} used no priced node on demand in {usage.period_name}",
-            "commitments are for nodes on demand; gpucost report shows how nodes are paid",
+            f"{usage.scope_name} used no on-demand node with a price in {usage.period_name}",
+            "commitments are for on-demand nodes; gpucost report --by capacity_type shows how nodes are paid",
         )
     return Demand(
         uses,
@@ -200,17 +192,17 @@ def whatif_reserve(
     commitment_discount: Annotated[
         Names,
         Option(
-            "Percent off the price on demand, instead of list prices. TERMS is [KIND:]YEARS; repeatable.",
+            "Percent off the on-demand price, instead of list prices. TERMS is [KIND:]YEARS; repeatable.",
             "TERMS=PERCENT",
         ),
     ] = (),
 ) -> Document:
-    """Say which commitment costs least: how many instances, for how long, and what is owed.
+    """Report which commitments cost least: how many instances, for how long, and the money owed.
 
-    From the hourly curve of instances in use on demand: the store's, by instance type and region, or one described by options.
-    Workloads that gpucost findings has better advice for are left out. Prices of reserved instances, savings plans and CUDs are
-    list prices (gpucost prices), or --commitment-discount, without upfront payment: kind reserved (default), savings_plan or cud;
-    years 1 or 3. Commitments that the bill knows are counted first.
+    From the hourly curve of on-demand instances in use: the store's, by instance type and region, or the one that options
+    describe. Workloads with better advice in gpucost findings are left out, and so are hours under commitments of the bill.
+    Prices of reserved instances, savings plans and CUDs are list prices (gpucost prices), or --commitment-discount, without
+    upfront payment: KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
 
     \b
     Examples:
@@ -219,45 +211,51 @@ def whatif_reserve(
       gpucost whatif reserve --nodes 4 --instance-type a2-highgpu-8g --region us-central1
     """
     if request.is_described(described):
-        demand, period_name = _described_demand(request, described), A_MONTH
+        use, period_name = described_use(request, described), A_MONTH
+        offers = {} if commitment_discount else _listed(request.settings, use)
+        use = replace(use, curve=described.curve, offers=offers)
+        block = CostBlock(use.curve.node_hours, use.on_demand.per_node_hour, use.gpus)
+        today = position(request.settings.currency, [block])
+        demand = Demand((use,), Existing(False), MONTH, today, (_described_usage(use.gpus),))
     else:
         usage, period_name = request.usage(), request.period_name
         found = read_findings(request.settings, request.store, request.period)
         known = StoredCommitments(request.settings, request.store, request.period)
         demand = stored_demand(known, usage, found.freed)
-    uses = tuple(_discounted(use, commitment_discount) for use in demand.uses)
-    answer = reserve.answer(replace(demand, uses=uses), period=period_name)
-    return document(named_old(answer, request))
+    if commitment_discount:
+        uses = tuple(_discounted(use, commitment_discount) for use in demand.uses)
+        demand = replace(demand, uses=uses)
+    return dated(reserve.answer(demand, period=period_name), request)
+
+
+def _listed(settings: Config, use: ReservedUse) -> Offers:
+    """List prices of commitments for an instance type. Raises UsageError if several regions have prices and none is named."""
+    if not use.provider:
+        return {}
+    regions = (use.region,) if use.region else ()
+    which = {"purchase_options": KINDS, "providers": (use.provider,), "regions": regions}
+    rows = list_prices(settings, use.instance_type, **which)
+    places = sorted({row.region or "" for row in rows})
+    if len(places) > 1:
+        raise UsageError(
+            f"{use.instance_type} has prices of commitments in several regions",
+            f"--region names one: {', '.join(places)}",
+        )
+    return _prices(rows)
 
 
 def _discounted(use: ReservedUse, texts: Names) -> ReservedUse:
-    """The use with the commitments that `[KIND:]YEARS=PERCENT` give, otherwise those listed. Raises UsageError."""
+    """The use with the commitments that `[KIND:]YEARS=PERCENT` describe. Raises UsageError."""
     offers = {}
     for text in texts:
         found = _DISCOUNT.fullmatch(text)
         kind, years, percent = found.groups("reserved") if found else ("", "", "0")
         if not 0 < Decimal(percent) <= 99:
             raise UsageError(
-                f"--commitment-discount: {text!r} is invalid",
+                f"--commitment-discount is invalid: {text!r}",
                 f"write [KIND:]YEARS=PERCENT, as in 1=35; KIND is one of {', '.join(KINDS)}, YEARS is 1 or 3, PERCENT"
                 " at most 99",
             )
         per_hour = use.on_demand.per_node_hour * (100 - Decimal(percent)) / 100
         offers[Terms(kind, int(years))] = Price(per_hour, f"option: {percent} % off")
-    return replace(use, offers=offers or use.offers)
-
-
-def _described_demand(request: WhatIfRequest, described: DescribedNodes) -> Demand:
-    """The nodes that options describe, with the commitments on offer."""
-    use, assumption = _described(request, described)
-    block = CostBlock(use.curve.node_hours, use.on_demand.per_node_hour, use.gpus)
-    today = position(request.settings.currency, [block])
-    return Demand((use,), Existing(False), MONTH, today, (assumption,))
-
-
-def _described(
-    request: WhatIfRequest, described: DescribedNodes, gpus: float | None = None
-) -> tuple[ReservedUse, Assumption]:
-    """The nodes that options describe, and the assumption about them."""
-    use = replace(use_on_offer(request, described, gpus), curve=described.curve)
-    return use, Assumption("usage", A_MONTH, f"nodes of {use.gpus:g} GPUs by hour", "option")
+    return replace(use, offers=offers)

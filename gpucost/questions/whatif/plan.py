@@ -13,15 +13,16 @@ from gpucost.questions.whatif.request import PlanRequest
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.covered import read_evidence
+from gpucost.whatif.spot.market import read_rates
 
 
 def whatif_plan(
     request: PlanRequest, file: Annotated[Path | None, argument("FILE", "The plan, a TOML file.")] = None
 ) -> Document:
-    """Say what several changes save together, in order, none counted twice: a business case.
+    """Price several changes in order, each counted on the fleet that the changes before it left: a business case.
 
     Changes are share, spot, schedule and reserve. Groups of workloads are described in the plan, or read from the store: the
-    last complete month, or the period named.
+    last complete month, or the named period.
 
     \b
     Examples:
@@ -31,22 +32,24 @@ def whatif_plan(
     """
     if not file:
         raise UsageError(
-            "no plan is named", "gpucost whatif plan --example > plan.toml makes one to start from"
+            "FILE is missing", "gpucost whatif plan --example > plan.toml makes one to start from"
         )
     from gpucost.whatif.plan import Context, answer, read_plan
 
     plan = read_plan(file)
     context = Context(request.settings.currency, {}, file=str(file))
-    fleets = {group.name: request.usage(group.scope).fleet for group in plan.groups if group.is_stored}
-    if fleets:
+    usages = {group.name: request.usage(group.scope) for group in plan.groups if not group.price_per_gpu_hour}
+    if usages:
         period = request.period
         context = replace(
             context,
-            fleets=fleets,
+            usages=usages,
             period=request.period_name,
             hours=(period.end_ms - period.start_ms) / MS_PER_HOUR,
             start_ms=period.start_ms,
             evidence=request.read(lambda con: read_evidence(con, period)),
+            rate=request.read(read_rates),
+            config=request.settings,
         )
     elif request.period_flags:
         raise UsageError(

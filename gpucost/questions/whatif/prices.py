@@ -1,4 +1,4 @@
-"""List prices for what-ifs, and which of them are old."""
+"""List prices for what-ifs, and answers that name old prices."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from gpucost.price.discounts import discounted
 from gpucost.price.listing import ListedPrice, PriceQuery, listing, prices_of
 from gpucost.questions.request import store_or_empty
 from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
+from gpucost.render.view import Document
 from gpucost.whatif.answer import Answer, old_prices
 
 
 def list_prices(settings: Config, name: str | list[str] | None, **which: Names) -> list[ListedPrice]:
-    """List prices less discounts of instance types or a GPU model, cheapest GPU-hour first; without a name of all types.
+    """List prices less discounts of instance types or a GPU model, cheapest GPU-hour first; without a name, of all types.
 
-    They are those of `purchase_options`, `providers` and `regions`, with those of the store if there is one. Raises GpucostError
-    if a name means nothing (it offers near ones) or has no price.
+    `which` narrows them by `purchase_options`, `providers` and `regions`. Prices of the store are included. Raises GpucostError
+    if the name is unknown (it offers near ones) or has no price.
     """
     now = datetime.now(settings.tz)
     query = PriceQuery.of(settings, now, **which)
@@ -27,8 +29,8 @@ def list_prices(settings: Config, name: str | list[str] | None, **which: Names) 
         return discounted(con, settings, found, now)
 
 
-def named_old(answer: Answer, request: WhatIfRequest) -> Answer:
-    """The answer, with the old prices among its assumptions named in its title."""
-    dated = [(one.name.partition(":")[0], one) for one in answer.assumptions if one.unit.startswith("money")]
-    old = old_prices(dated, request.today, request.settings.prices.stale_after_days)
-    return replace(answer, title=answer.title + old)
+def dated(answer: Answer, request: WhatIfRequest) -> Document:
+    """The answer as a document; its title names the old prices among its assumptions."""
+    prices = [(one.name.partition(":")[0], one) for one in answer.assumptions if one.unit.startswith("money")]
+    old = old_prices(prices, request.today, request.settings.prices.stale_after_days)
+    return document(replace(answer, title=answer.title + old))

@@ -1,10 +1,10 @@
-"""What every what-if gets: usage in the store, or a fleet that options describe; and what scenarios cost."""
+"""Requests of what-ifs: usage in the store, or a fleet that options describe."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -42,8 +42,6 @@ class PatternSelection(Selection):
 class PlanRequest(PeriodOptions, Request):
     """What-ifs over groups of workloads that a plan names. The period is the named one, or the last complete local month."""
 
-    _noted: set[Names] = field(default_factory=set)
-
     @functools.cached_property
     def chosen(self) -> tuple[Period, str, str | None]:
         last_month = previous_month(self.now, self.tz)
@@ -55,54 +53,47 @@ class PlanRequest(PeriodOptions, Request):
 
     @property
     def scope(self) -> Scope:
-        """Whose usage is asked for: everybody's."""
+        """The part of the fleet: all of it."""
         return Scope()
 
     def flags(self, kind: type) -> list[str]:
-        """The options given of one kind, as they are typed."""
+        """The given options of one kind, as they are typed."""
         return [flag_of(name, how) for name, how in options_in(kind).items() if getattr(self, name)]
 
     @property
     def period_flags(self) -> list[str]:
-        """The options given that say when, as they are typed."""
+        """The given options of the period, as they are typed."""
         return self.flags(PeriodOptions)
 
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
-        """What `read` makes of the store once it is attributed."""
+        """The result of `read` on the attributed store."""
         return pipeline.read_attributed(self.settings, self.store, read)
 
     @functools.cached_property
     def commitments(self) -> Commitments:
-        """What commitments of the bill cover in the period, whatever the scope."""
+        """The commitments of the bill in the period, for any scope. Notes the gaps of the period once."""
+        self.note_gaps(self.scope.clusters, self.period)
         return self.read(lambda con: read_covers(con, self.period, self.settings.currency))
 
     def usage(self, scope: Scope | None = None) -> Usage:
-        """The store's usage of the period; of `scope` instead of what was given.
+        """The store's usage of the period and of `scope` (default: the scope of the options).
 
-        Raises UsageError for a period that cannot be read, GpucostError where nothing was used by whom the options name.
+        Raises UsageError for an invalid period, GpucostError for a scope without usage.
         """
         scope, period = scope or self.scope, self.period
-        stored = self.read(lambda con: read_stored(con, period, scope))
-        fleet = self.commitments.marked(stored.fleet)
-        if scope.clusters not in self._noted:
-            self._noted.add(scope.clusters)
-            self.note_gaps(scope.clusters, period)
+        usage = self.read(lambda con: read_stored(con, period, scope))
+        fleet = self.commitments.marked(usage.fleet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
             types = sorted({node.instance_type or "no known instance type" for node in unpriced})
             self.note(
-                f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no known price"
-                f" for a part of the"
-                " period, which counts as costing nothing: a price book or gpucost collect prices mends that"
+                f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no price for a part of the period"
+                " and count as free in it: add a price book, or run gpucost collect prices"
             )
-        return Usage(
-            fleet,
-            self.settings.currency,
-            self.period_name,
-            str(scope),
-            scope.is_narrowed,
-            reported=stored.reported,
-            others=stored.others,
+        return usage._replace(
+            fleet=fleet,
+            currency=self.settings.currency,
+            period_name=self.period_name,
             commitments=self.commitments,
         )
 
@@ -113,16 +104,16 @@ class WhatIfRequest(PatternSelection, PlanRequest):
 
     @property
     def scope(self) -> Scope:
-        """Whose usage is asked for."""
+        """The part of the fleet that the options name."""
         return Scope(self.teams, self.namespaces, self.workloads, self.clusters)
 
     def is_described(
         self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True
     ) -> bool:
-        """Whether options of the group, others than those of `but`, describe the fleet, so that no store is needed.
+        """Whether options of the group, except for `but`, describe the fleet, so that no store is needed.
 
-        `of_store` are those given besides that ask for the store's usage, as those of a scope do, and of a period if
-        `of_period`. Raises UsageError where both are.
+        `of_store` are given options for the store's usage, like those of a scope, and of a period if `of_period`.
+        Raises UsageError if both kinds are given.
         """
         described = flags_of(group, but)
         stored = [*self.flags(PatternSelection), *(self.period_flags if of_period else ()), *of_store]
@@ -135,7 +126,7 @@ class WhatIfRequest(PatternSelection, PlanRequest):
 
 
 def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
-    """The options of a group that were given, as they are typed, but for fields in `but` and those whose default help shows."""
+    """The given options of a group, as they are typed, except for `but` and those whose help shows the default."""
     names = set(group.given) - set(but)
     known = options_in(type(group)).items()
     return [flag_of(name, how) for name, how in known if name in names and not how.is_shown]

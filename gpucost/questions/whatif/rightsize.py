@@ -1,4 +1,4 @@
-"""`gpucost whatif rightsize`: fewer GPUs or slices for the same work."""
+"""`gpucost whatif rightsize`: fewer GPUs for the same work."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpucost.whatif.rightsize import Limits, answer, offers_near
 
 
 def whatif_rightsize(request: WhatIfRequest, limits: Limits) -> Document:
-    """Say which workloads could do with fewer GPUs, or a MIG slice of one, by their highest memory and activity.
+    """Report which workloads need fewer GPUs than they have, by their highest memory and activity.
 
     \b
     Examples:
       gpucost whatif rightsize --month 2026-10
-      gpucost whatif rightsize --team research --max-slowdown 1.5
+      gpucost whatif rightsize --team research --headroom-percent 30
     """
     settings, usage = request.settings, request.usage()
     offers = offers_near(partial(list_prices, settings), usage.fleet.nodes)

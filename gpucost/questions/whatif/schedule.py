@@ -20,13 +20,14 @@ def whatif_schedule(
     nodes: DescribedNodes,
     rules: Rules,
     office_hours: Annotated[
-        str | None, Option("Local hours outside of which all but batch work is off.", "HH:MM-HH:MM")
+        str | None, Option("Local hours in which work is on; batch work is always on.", "HH:MM-HH:MM")
     ] = None,
     weekdays: Annotated[str, Option("Days with office hours.", "DAY-DAY", is_shown=True)] = "mon-fri",
 ) -> Document:
-    """Say what releasing idle GPUs, removing empty nodes or office hours would save, and who would wait.
+    """Price the release of idle GPUs, the removal of empty nodes, and office hours, and list the waits.
 
-    With a price, nodes always on against --active-hours-per-day. Without, the store's usage is replayed under the rules.
+    With a price: nodes that are always on, compared with --active-hours-per-day. Otherwise the usage in the store is replayed
+    under the rules.
 
     \b
     Examples:

@@ -27,15 +27,15 @@ def whatif_spot(
         Option("Interruptions of one node per hour. Default: own spot nodes, on top of published rates."),
     ] = None,
 ) -> Document:
-    """Say what moving on-demand usage to spot would save, interruptions counted.
+    """Report the saving of moving on-demand usage to spot, interruptions counted.
 
-    With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator, no store needed. Without them: the usage
-    in the store of the last complete month, or of the period and the team named. Prices come from options; otherwise, less
-    discounts, from the price book, the store's spot price history, own nodes of the type, or list prices, in that order. What is
-    safe moves: batch work, and training with known checkpoints; the rest stands below as a second figure, with its reason.
+    With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator that needs no store. Without them: the
+    store's usage of the last complete month, or of the given period and team. Prices come from options; otherwise, less
+    discounts, from the price book, the store's spot price history, own nodes of the type, or list prices, in that order. Safe
+    work moves: batch work, and training with known checkpoints. Other work is a second figure, with its reason.
 
     The rate of interruptions comes from --interruptions-per-hour, otherwise from own spot nodes of all stored months on top of
-    published rates of the family. The answer begins with the break-even rate; a gang of n nodes stops √n times as often as one.
+    published rates of the family. A gang of n nodes stops √n times as often as one.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""How the answers of what-ifs are shown: the same figures as a page, as JSON (gpucost.whatif/1) and as rows."""
+"""Answers of what-ifs as a page, as JSON (gpucost.whatif/1) and as rows, all with the same figures."""
 
 from __future__ import annotations
 
@@ -13,19 +13,9 @@ from typing_extensions import TypedDict
 
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Column, Document, Figure, Figures, Line, Table, Texts, Unit, figure, text
-from gpucost.whatif.answer import Answer, Assumption, Range, Rows, Value
+from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value
 
 SCHEMA = "gpucost.whatif/1"
-
-
-@with_config(extra="allow")
-class PositionAnswer(TypedDict):
-    """A state of affairs: its cost over the period, and the GPU-hours and node-hours paid; more by kind."""
-
-    cost: float
-    currency: str
-    gpu_hours: float
-    node_hours: float
 
 
 @with_config(extra="allow")
@@ -35,8 +25,8 @@ class WhatIfAnswer(TypedDict):
     kind: str
     title: str
     period: str
-    today: PositionAnswer
-    scenario: PositionAnswer
+    today: Position
+    scenario: Position
     saving: float
     saving_percent: float | None
     assumptions: list[Assumption]
@@ -47,25 +37,25 @@ class WhatIfAnswer(TypedDict):
     tables: dict[str, list[dict[str, str | float | None]]]
 
 
-# below this, four decimals would hide a number's digits; above that, two say more than anybody reads
+# Four decimals would hide the digits of a number below _SMALL; above _LARGE, one decimal is enough.
 _SMALL, _LARGE = 0.01, 10_000
-# A word that may begin with a capital: no name of a cloud, and nothing with signs or digits in it.
+# A word that may begin with a capital: not the name of a cloud, and without signs and digits.
 _WORD = re.compile(r"(?!(?:aws|gcp|azure|oci)\b)[a-z]+(?:-[a-z]+)*[:,;]?")
-# what a table of an answer never leaves out
+# Columns that a table always shows.
 _ALWAYS_SHOWN = ("cost", "saving", "obligation", "saving_percent", "today", "scenario")
 
 
 def document(answer: Answer) -> Document:
-    """The answer for people: today, the scenario and what is saved; then ranges, sentences, tables and assumptions."""
+    """The answer for people: today, the scenario and the saving; then ranges, sentences, tables and assumptions."""
     currency, data = answer.today.currency, _data(answer)
-    told = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
+    texts = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
     return Document(
         title=f"{answer.title}, {answer.period}",
         currency=currency,
         sections=(
             Figures("", tuple(_figures(answer))),
             *([_ranges(answer.ranges, currency)] if answer.ranges else []),
-            *(Texts(title, tuple(map(_sentence, texts))) for title, texts in told if texts),
+            *(Texts(title, tuple(map(_sentence, several))) for title, several in texts if several),
             *map(_table, answer.tables),
             *([_assumptions(answer.assumptions)] if answer.assumptions else []),
         ),
@@ -113,24 +103,21 @@ def _assumptions(assumptions: Sequence[Assumption]) -> Table:
 
 
 def _data(answer: Answer) -> dict[str, Any]:
-    """The answer as JSON holds it, without its schema; money still Decimal."""
-    document: dict[str, Any] = {}
+    """The answer as JSON, without its schema; money still Decimal."""
+    data: dict[str, Any] = {}
     for name, value in asdict(answer).items():
-        if name in ("today", "scenario"):
-            document[name] = value | value.pop("more")
-        elif name == "figures":
-            document |= {"saving": answer.saving, "saving_percent": answer.saving_percent} | value
+        if name == "figures":
+            data |= {"saving": answer.saving, "saving_percent": answer.saving_percent} | value
         else:
-            document[name] = value
-    rows = {
-        table.title: [dict(zip(table.columns, line, strict=True)) for line in table.lines]
-        for table in answer.tables
-    }
-    return document | {"tables": rows}
+            data[name] = value
+    tables = {}
+    for table in answer.tables:
+        tables[table.title] = [dict(zip(table.columns, line, strict=True)) for line in table.lines]
+    return data | {"tables": tables}
 
 
 def _table(rows: Rows) -> Table:
-    """A table of the answer: money with its sign, numbers as long as they need be; where room lacks the last figures go first."""
+    """A table of the answer: money with its sign, numbers with few decimals; a narrow page drops the last figures first."""
     columns = []
     for at, name in enumerate(rows.columns):
         unit, decimals = _unit(name, [line[at] for line in rows.lines])
@@ -140,7 +127,7 @@ def _table(rows: Rows) -> Table:
 
 
 def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
-    """How the values of a column are written, and with how many decimals; decimal numbers are money."""
+    """The unit and the decimals of a column; Decimal values are money."""
     if any(isinstance(value, Decimal) for value in values):
         return ("price", 4) if "per" in _words(name) or name.endswith("price") else ("money", 2)
     sizes = [abs(value) for value in values if isinstance(value, int | float)]
@@ -156,10 +143,13 @@ def _unit(name: str, values: Sequence[Value]) -> tuple[Unit, int]:
 
 
 def _sentence(text: str) -> str:
-    """A sentence begins with a capital, unless with a name: those are there to be copied."""
-    first = text.partition(" ")[0]
-    begins = capitalized(first) if _WORD.fullmatch(first) else first
-    return begins + text[len(first) :] + ("" if text.endswith((".", "!", "?")) else ".")
+    """The text with a capital and a period; a name at its beginning stays, so that it can be copied."""
+    first, space, rest = text.partition(" ")
+    return f"{_begun(first)}{space}{rest}{'' if text.endswith(('.', '!', '?')) else '.'}"
+
+
+def _begun(word: str) -> str:
+    return word[:1].upper() + word[1:] if _WORD.fullmatch(word) else word
 
 
 def _words(name: str) -> list[str]:
@@ -169,7 +159,7 @@ def _words(name: str) -> list[str]:
 def capitalized(name: str) -> str:
     """A name as a title: `held_gpu_hours` is `Held GPU-hours`; the name of an instance type stays as it is."""
     first, *rest = ({"gpu": "GPU", "gpus": "GPUs", "mib": "MiB"}.get(word, word) for word in _words(name))
-    return " ".join((first[:1].upper() + first[1:] if _WORD.fullmatch(first) else first, *rest))
+    return " ".join((_begun(first), *rest))
 
 
 def _shown(value: Value) -> str:

@@ -1,28 +1,31 @@
 -- reads: nothing
 -- writes: bills, bill_rows, charges: the raw tables of billing exports
--- invariant: a charge that the provider billed once is there once, whichever files told of it: a load replaces, in one
---            transaction, the bills that it holds the charges of
+-- invariant: a charge that the provider billed once is stored once, no matter how many files contain it: in one
+-- transaction, a load replaces the bills whose charges it contains
 
--- One row per bill: what a load brought of one billing account and billing period, and whether that is final.
+-- One row per bill: one billing account and billing period of a load, and whether it is final.
 CREATE TABLE bills (
     bill_id             INTEGER NOT NULL,
-    provider            VARCHAR NOT NULL,        -- 'aws', 'gcp', 'azure', ...; for FOCUS what its provider column says, lower-cased
-    source              VARCHAR NOT NULL,        -- the export, 's3://bucket/prefix/name'; '<provider>/<account>' for loose files
+    provider            VARCHAR NOT NULL,  -- 'aws', 'gcp', 'azure', ...; for FOCUS its provider column in lower case
+    -- the export, 's3://bucket/prefix/name'; '<provider>/<account>' for loose files
+    source              VARCHAR NOT NULL,
     format              VARCHAR NOT NULL,        -- 'aws-cur', 'focus', ...
-    billing_account_id  VARCHAR NOT NULL,        -- '' where the export does not say
+    billing_account_id  VARCHAR NOT NULL,        -- '' if the export lacks it
     billing_period      VARCHAR NOT NULL,        -- '2026-10'
-    is_whole            BOOLEAN NOT NULL,        -- a manifest vouches for the whole period: it replaces what its source had of it
-    is_final            BOOLEAN,                 -- null where the export does not say
-    digest              VARCHAR NOT NULL,        -- of the files it was read from and of the rules they were read by
+    -- true if a manifest covers the whole period: it replaces the period's earlier data from its source
+    is_whole            BOOLEAN NOT NULL,
+    is_final            BOOLEAN,                 -- null if the export does not state it
+    digest              VARCHAR NOT NULL,        -- of the files and of the rules used to read them
     rows                BIGINT NOT NULL,
     load_id             BIGINT NOT NULL,         -- loads.load_id
     loaded_at           TIMESTAMP NOT NULL
 );
 
--- FOCUS-shaped charges, one per row of an export. Costs are in billing_currency.
+-- Charges in the shape of FOCUS, one per row of an export. Costs are in billing_currency.
 CREATE TABLE bill_rows (
     bill_id                          INTEGER NOT NULL,
-    charge_key                       UBIGINT NOT NULL,        -- hash of what names the charge, amounts apart: the same in every file that tells of it
+    -- hash of the charge's identifying columns, without amounts: equal in every file that contains it
+    charge_key                       UBIGINT NOT NULL,
     charge_period_start              TIMESTAMP NOT NULL,      -- UTC
     charge_period_end                TIMESTAMP NOT NULL,
     charge_category                  VARCHAR NOT NULL,        -- 'Usage', 'Purchase', 'Tax', 'Credit', 'Adjustment'
@@ -46,7 +49,7 @@ CREATE TABLE bill_rows (
     resource_type                    VARCHAR,
     sku_id                           VARCHAR,
     sku_description                  VARCHAR,
-    instance_type                    VARCHAR,                 -- of the compute charge of an instance; else null
+    instance_type                    VARCHAR,                 -- on compute charges of an instance; otherwise null
     pricing_category                 VARCHAR,                 -- 'Standard', 'Dynamic' (spot), 'Committed', 'Other'
     pricing_quantity                 DECIMAL(38, 12),
     pricing_unit                     VARCHAR,
@@ -59,15 +62,19 @@ CREATE TABLE bill_rows (
     capacity_reservation_id          VARCHAR,
     capacity_reservation_status      VARCHAR,                 -- 'Used', 'Unused'
     tags                             MAP(VARCHAR, VARCHAR),
-    -- what the charge is to gpucost: see docs/billing.md
+    -- classification by gpucost: see docs/billing.md
     kind                             VARCHAR NOT NULL,        -- 'instance', 'storage', 'network', 'support', 'commitment_unused', 'reserved_unused', 'commitment_fee', 'tax', 'credit', 'refund', 'split', 'other'
-    instance_hours                   DOUBLE,                  -- billed hours of the instance, on rows that carry them; else null
-    instance_key                     VARCHAR,                 -- the machine as Kubernetes' provider id names it, lower-case: 'i-0123…', 'project/zone/name', an Azure resource id; else null
-    cost_cause                       VARCHAR NOT NULL,        -- why effective differs from billed: 'same', 'covered_usage', 'fee_amortized', ...
-    split_parent_id                  VARCHAR,                 -- of a split row: the instance that it shares
-    split_cost                       DECIMAL(38, 12),         -- of a split row: its share of the parent's cost; informs, is never added
+    instance_hours                   DOUBLE,  -- billed hours of the instance, on rows that have them; otherwise null
+    -- the machine as in Kubernetes' provider id, in lower case: 'i-0123…', 'project/zone/name', an Azure resource id;
+    -- otherwise null
+    instance_key                     VARCHAR,
+    -- why effective differs from billed: 'same', 'covered_usage', 'fee_amortized', ...
+    cost_cause                       VARCHAR NOT NULL,
+    split_parent_id                  VARCHAR,                 -- split rows: the shared instance
+    -- split rows: the share of the parent's cost; informative, never added
+    split_cost                       DECIMAL(38, 12),
     source_file                      VARCHAR NOT NULL,
-    source_row                       BIGINT NOT NULL          -- 1 is the first row of data
+    source_row                       BIGINT NOT NULL          -- the first data row is 1
 );
 
 CREATE VIEW charges AS

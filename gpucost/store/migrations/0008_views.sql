@@ -1,6 +1,7 @@
 -- reads: cost_hourly, cost_daily, node_daily, nodes, allocations, allocation_traits
--- writes: costs, daily_costs, daily_node_costs: views on the attributed result, for people and programs that query the store (docs/store.md)
--- invariant: sums over costs are those over cost_hourly, over daily_costs those over cost_daily; nothing is stored
+-- writes: costs, daily_costs, daily_node_costs: views of the attributed result, for queries of the store (docs/store.md)
+-- invariant: sums over costs equal sums over cost_hourly, sums over daily_costs equal sums over cost_daily; the views
+-- store no data
 
 CREATE VIEW costs AS
 SELECT

@@ -1,28 +1,31 @@
 -- reads: cost_hourly, cost_daily, allocations, allocation_traits, nodes
--- writes: coverage_gaps, asked_hours, cost_hourly, cost_daily, attributed_days, attribution_state, costs, daily_costs: what was not collected, and why; how often hours were asked for; cost of time that nobody saw, beside allocated and unallocated
+-- writes: coverage_gaps, asked_hours, cost_hourly, cost_daily, attributed_days, attribution_state, costs, daily_costs: time that was not collected, with reasons; repeated queries of hours; cost of time that was not collected
 -- invariant: per node and cell, sum(cost + unallocated_cost + not_collected_cost) = node cost, exactly
 
--- Time of a cluster that was not seen, or seen in part. With `collected`, which holds bridged time too, the rows of kinds
--- 'not_collected' and 'off' cover all time since ever and for ever.
+-- Time of a cluster without complete data. Together with `collected`, which includes bridged time, the rows of kinds
+-- 'not_collected' and 'off' cover all time, past and future.
 CREATE TABLE coverage_gaps (
     cluster      VARCHAR NOT NULL,
     from_ms      BIGINT NOT NULL,
     to_ms        BIGINT NOT NULL,
-    kind         VARCHAR NOT NULL,       -- 'not_collected', 'bridged', 'partial' (a server's answer was), 'off' (declared, or nothing was billed)
-    families     VARCHAR[] NOT NULL,     -- what was missing: 'nodes', 'pods', 'requests', 'phases'; a shard as 'shard 2 of 3'
+    -- 'not_collected', 'bridged', 'partial' (a server's answer was partial), 'off' (declared, or not billed)
+    kind         VARCHAR NOT NULL,
+    -- missing families: 'nodes', 'pods', 'requests', 'phases'; a shard as 'shard 2 of 3'
+    families     VARCHAR[] NOT NULL,
     reason       VARCHAR NOT NULL,       -- a phrase: 'before its first sample', 'kube-state-metrics was silent', ...
-    accepted_by  VARCHAR,                -- who signed it ([coverage] accept): it no longer ends commands with 4
+    accepted_by  VARCHAR,                -- who signed it ([coverage] accept): it no longer causes exit code 4
     accepted_why VARCHAR
 );
 
--- What the last two answers of a source said of an hour: hours that are incomplete are asked again until two counts agree.
+-- The last two answers of a source for an hour: incomplete hours are queried again until two counts agree.
 CREATE TABLE asked_hours (
     source       VARCHAR NOT NULL,
     hour         INTEGER NOT NULL,       -- hours since 1970-01-01T00:00Z
     samples      BIGINT NOT NULL,        -- samples in the last answer
-    first_at     TIMESTAMP NOT NULL,     -- since when answers have held that many
-    last_at      TIMESTAMP NOT NULL,     -- when it was last asked for
-    is_partial   BOOLEAN NOT NULL        -- the server said that its answer is partial, and [prometheus] partial_response accepts that
+    first_at     TIMESTAMP NOT NULL,     -- since when answers have had this count
+    last_at      TIMESTAMP NOT NULL,     -- time of the last query
+    -- the server marked its answer as partial, and [prometheus] partial_response accepts that
+    is_partial   BOOLEAN NOT NULL
 );
 
 ALTER TABLE cost_hourly ADD COLUMN not_collected_gpu_ms DOUBLE DEFAULT 0;
@@ -56,6 +59,6 @@ JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = c.allocation_id;
 
--- What was attributed before is attributed again.
+-- Everything is attributed again.
 DELETE FROM attributed_days;
 DELETE FROM attribution_state;

@@ -1,16 +1,17 @@
 -- reads: bill_rows, bills, discount_rates
--- writes: amortized_discounts, bearer_of, bill_rows, charges, discount_rates, discounted_rows, effective_rows, machine_riders: the part of a commitment that its upfront fee is, and discounts on such fees
--- invariant: what was loaded before has none of it: null
+-- writes: amortized_discounts, bearer_of, bill_rows, charges, discount_rates, discounted_rows, effective_rows, machine_riders: upfront fees as part of commitments, and discounts on such fees
+-- invariant: the new columns are null in rows loaded before
 
 DROP VIEW charges;
 DROP VIEW machine_riders;
-ALTER TABLE bill_rows ADD COLUMN upfront_share DOUBLE;   -- of a commitment's row: the part of its cost that is of the upfront fee, 0 to 1; null where the export does not say
+-- of a commitment's row: the upfront fee's part of its cost, 0 to 1; null if the export does not state it
+ALTER TABLE bill_rows ADD COLUMN upfront_share DOUBLE;
 
 CREATE VIEW charges AS
 SELECT b.provider, b.source, b.format, b.billing_period, b.is_final, r.*
 FROM bill_rows AS r JOIN bills AS b USING (bill_id);
 
--- As 0010 has it: a view knows the columns that there were.
+-- As in 0010: a view keeps the columns that existed at its creation.
 CREATE VIEW machine_riders AS
 WITH riders AS (
     FROM bill_rows
@@ -22,21 +23,23 @@ ANTI JOIN (
     WHERE kind IN ('other', 'storage', 'network') AND instance_key IN (SELECT instance_key FROM riders WHERE kind = 'discount')
 ) USING (bill_id, instance_key, sku_description);
 
--- Of discount_cost, this period's part of what discounts took off an upfront fee, in whichever bill they stand.
+-- This period's part of discounts on an upfront fee (included in discount_cost), in whichever bill they are.
 ALTER TABLE discount_rates ADD COLUMN amortized_cost DECIMAL(38, 12) DEFAULT 0;
 
--- Rows of kind 'discount' that take something off upfront fees. Rebuilt whole with each pricing.
+-- Rows of kind 'discount' that reduce upfront fees. Rebuilt completely with each pricing.
 CREATE TABLE amortized_discounts (
     bill_id         INTEGER NOT NULL,
     source_file     VARCHAR NOT NULL,
     source_row      BIGINT NOT NULL,
-    amortized_cost  DECIMAL(38, 12) NOT NULL   -- of effective_cost, what is of the months that the fees cover, below 0
+    -- the part of effective_cost for the months covered by the fees (negative)
+    amortized_cost  DECIMAL(38, 12) NOT NULL
 );
 
--- Whose discount_rates.commitment a row of bill_rows is: a commitment's, or a capacity reservation's that was not used.
+-- The discount_rates.commitment of a row of bill_rows: a commitment, or an unused capacity reservation.
 CREATE MACRO bearer_of(row) AS coalesce(commitment_of(row), CASE WHEN row.kind = 'reserved_unused' THEN row.resource_id END);
 
--- Rows of bills, and what discounts that name no machine take off each: discount_cost, and amortized_cost of that, both below 0.
+-- Rows of bills, with discounts that do not name a machine: discount_cost, and amortized_cost as its part, both
+-- negative.
 CREATE VIEW discounted_rows AS
 WITH rates AS (
     SELECT * EXCLUDE (amortized_cost, discount_cost, discounted_cost), discount_cost / discounted_cost AS rate, amortized_cost / discounted_cost AS amortized_rate
@@ -53,7 +56,8 @@ LEFT JOIN rates AS u ON u.bill_id = CASE WHEN r.kind NOT IN ('discount', 'credit
     AND u.currency = r.billing_currency AND u.service IS NOT DISTINCT FROM coalesce(r.service_code, r.service_name)
     AND u.account IS NOT DISTINCT FROM coalesce(r.sub_account_id, r.billing_account_id) AND u.sku_description IS NOT DISTINCT FROM r.sku_description;
 
--- Rows of bills, with discounts on upfront fees spread as the fees are: in effective_cost, and not in the rows that tell them. discount_cost is what others take off a row.
+-- Rows of bills, with discounts on upfront fees spread like the fees: in effective_cost, but not in the discount rows
+-- themselves. discount_cost is the sum of other discounts on a row.
 CREATE VIEW effective_rows AS
 SELECT r.* REPLACE (
         r.effective_cost + r.amortized_cost - coalesce(a.amortized_cost, 0) AS effective_cost,

@@ -1,11 +1,12 @@
 -- reads: nothing
--- writes: bills, bill_rows: by what the files of a load are known before they are read; what a row must have is checked by the load
--- invariant: what was loaded before has no stamps: null
+-- writes: bills, bill_rows: stamps that identify a load's files before they are read; the load checks required columns
+-- invariant: stamps are null in bills loaded before
 
--- What each file of a load was on disk (its identity, size, times and samples of its content), and the digest of its content then.
+-- Each file of a load as it was on disk (identity, size, times and samples of its content), and the digest of its
+-- content.
 ALTER TABLE bills ADD COLUMN file_stamps MAP(VARCHAR, VARCHAR);
 
--- A load counts what is missing once all rows are written, and names the row: half of the time of looking at all rows before.
+-- A load counts missing values once all rows are written, and names the row: half the time of checking all rows first.
 ALTER TABLE bill_rows ALTER COLUMN charge_period_start DROP NOT NULL;
 ALTER TABLE bill_rows ALTER COLUMN charge_period_end DROP NOT NULL;
 ALTER TABLE bill_rows ALTER COLUMN charge_category DROP NOT NULL;

@@ -1,9 +1,9 @@
 -- reads: bill_rows, bill_rows_before
--- writes: bill_rows_before (what the table is called meanwhile), bill_lines, bill_details, bill_rows: rows of bills in two tables, what differs from row to row, and once what many rows say alike
--- invariant: bill_rows, now a view of both, shows the rows that there were
+-- writes: bill_rows_before (the table's temporary name), bill_lines, bill_details, bill_rows: rows of bills in two tables: columns that vary from row to row, and columns that many rows share
+-- invariant: bill_rows, now a view of both, has the same rows as before
 ALTER TABLE bill_rows RENAME TO bill_rows_before;
 
--- Rows of one batch_id were written together; detail_id says which details of that batch are theirs.
+-- Rows with one batch_id were written together; detail_id refers to the details in that batch.
 CREATE TABLE bill_lines AS
 SELECT 0 AS batch_id, hash(*COLUMNS(* EXCLUDE (
         charge_key, charge_period_start, charge_period_end, billed_cost, effective_cost, list_cost, contracted_cost,

@@ -1,33 +1,34 @@
 -- reads: nodes, allocations, allocation_traits
--- writes: cost_hourly, node_hourly (as tables no more), cost_runs, node_runs, activity_hours, hourly_costs, hourly_node_costs, costs, attributed_days, attribution_state: equal hours once, and hours as views of them
+-- writes: cost_hourly, node_hourly (tables dropped), cost_runs, node_runs, activity_hours, hourly_costs, hourly_node_costs, costs, attributed_days, attribution_state: runs of equal hours, with views of single hours
 -- invariant: per node and cell, sum(cost + unallocated_cost + not_collected_cost) = node cost, exactly
 DROP VIEW costs;
 DROP TABLE cost_hourly;
 DROP TABLE node_hourly;
 
--- One row per (run, node, pod), and one per (run, node) for what nobody held or saw (pod columns null). A run is `hours` equal
--- cells in a row: from_ms, to_ms and all amounts are those of its first cell. GPU time is in GPU-milliseconds.
+-- One row per (run, node, pod), and one per (run, node) for unallocated and not collected time (pod columns null). A
+-- run is `hours` equal cells in sequence: from_ms, to_ms and all amounts refer to its first cell. GPU time is in
+-- GPU-milliseconds.
 CREATE TABLE cost_runs (
     kind                VARCHAR NOT NULL,          -- 'allocated', 'unallocated', 'not_collected'
     from_ms             BIGINT NOT NULL,
     to_ms               BIGINT NOT NULL,
-    hours               INTEGER NOT NULL,          -- 1 where the cell is shorter than an hour
+    hours               INTEGER NOT NULL,          -- 1 if the cell is shorter than an hour
     node_id             UBIGINT NOT NULL,
     allocation_id       UBIGINT,
     team                VARCHAR,
     gpu_ms              DOUBLE NOT NULL,
-    unavailable_gpu_ms  DOUBLE NOT NULL,           -- the part of unallocated that nobody could have held
+    unavailable_gpu_ms  DOUBLE NOT NULL,           -- the part of unallocated that no pod could have held
     cost                DECIMAL(38, 9) NOT NULL,
     estimated_cost      DECIMAL(38, 9) NOT NULL
 );
 
--- One row per (run, node): what each of its cells offered and cost.
+-- One row per (run, node): capacity and cost of each of its cells.
 CREATE TABLE node_runs (
     from_ms                BIGINT NOT NULL,
     to_ms                  BIGINT NOT NULL,
     hours                  INTEGER NOT NULL,
     node_id                UBIGINT NOT NULL,
-    capacity_gpu_ms        DOUBLE NOT NULL,        -- GPUs x collected time the node was up
+    capacity_gpu_ms        DOUBLE NOT NULL,        -- GPUs x collected time while the node was up
     over_allocated_gpu_ms  DOUBLE NOT NULL,
     node_cost              DECIMAL(38, 9) NOT NULL,
     price_source           VARCHAR NOT NULL,
@@ -37,7 +38,7 @@ CREATE TABLE node_runs (
 -- One row per (cell, pod) in which one of its devices was measured.
 CREATE TABLE activity_hours (
     allocation_id       UBIGINT NOT NULL,
-    run_from_ms         BIGINT NOT NULL,           -- cost_runs.from_ms of the run that the cell lies in
+    run_from_ms         BIGINT NOT NULL,           -- cost_runs.from_ms of the run that contains the cell
     from_ms             BIGINT NOT NULL,           -- of the cell
     measured_gpu_ms     DOUBLE NOT NULL,
     idle_gpu_ms         DOUBLE NOT NULL,
@@ -45,7 +46,8 @@ CREATE TABLE activity_hours (
     idle_cost           DECIMAL(38, 9) NOT NULL
 );
 
--- The cells that lie in [start_ms, end_ms), one row per (cell, node, pod), and one per (cell, node) for what nobody held or saw.
+-- The cells in [start_ms, end_ms): one row per (cell, node, pod), and one per (cell, node) for unallocated and not
+-- collected time.
 CREATE MACRO hourly_costs(start_ms, end_ms) AS TABLE
 WITH cells AS (
     SELECT kind, from_ms + later_ms AS from_ms, to_ms + later_ms AS to_ms, * EXCLUDE (kind, from_ms, to_ms, hours, later_ms)
@@ -96,8 +98,8 @@ JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = c.allocation_id;
 
--- What was attributed before is attributed again. Of what it was made from, all decides whether anything is looked at again;
--- what no day's fingerprint shows, whether every day is made anew.
+-- Everything is attributed again. The digest of all inputs decides whether anything is recomputed; the digest of inputs
+-- outside the days' fingerprints decides whether every day is.
 DELETE FROM attributed_days;
 CREATE OR REPLACE TABLE attribution_state (
     inputs        VARCHAR NOT NULL,

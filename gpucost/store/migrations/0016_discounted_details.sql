@@ -1,8 +1,10 @@
 -- reads: bill_details, bill_lines, bills, discount_rates
--- writes: discounted_details, discounted_rows, machine_riders: what discounts take off rows of bills is worked out once for all rows that say alike what they are of
--- invariant: discounted_rows shows what it did; machine_riders, too, and whose details (batch_id, detail_id) its rows are
+-- writes: discounted_details, discounted_rows, machine_riders: discounts computed once per set of equal details
+-- invariant: discounted_rows shows the same rows as before; so does machine_riders, with their details (batch_id,
+-- detail_id)
 
--- What rows of bills are of, and the part of their cost that discounts which name no machine take off, of that, what is amortized.
+-- Details of bill rows: the discount rate (of discounts that do not name a machine) on their cost, and its amortized
+-- part.
 CREATE VIEW discounted_details AS
 WITH rates AS (
     SELECT * EXCLUDE (amortized_cost, discount_cost, discounted_cost), discount_cost / discounted_cost AS rate, amortized_cost / discounted_cost AS amortized_rate

@@ -1,8 +1,10 @@
 -- reads: nothing
--- writes: slurm_runs, slurm_steps, slurm_nodes, slurm_events, slurm_reservations, slurm_accounts, slurm_shares: what Slurm's accounting says, uninterpreted; nodes, allocations: what they learned of machines and jobs; node_prices, attribution_state: how a price is bought
--- invariant: one row per run of a job, and per moment at which a node was described; what a later answer restates replaces what an earlier one said, in whichever order they are loaded
+-- writes: slurm_runs, slurm_steps, slurm_nodes, slurm_events, slurm_reservations, slurm_accounts, slurm_shares: Slurm's accounting, uninterpreted; nodes, allocations: columns for machines and jobs; node_prices, attribution_state: purchase options
+-- invariant: one row per run of a job, and per moment at which a node was described; later answers replace earlier
+-- ones, in whichever order they are loaded
 
--- A run of a job: a requeued job has several, each submitted anew. Elements of an array and components of a heterogeneous job are jobs.
+-- A run of a job: a requeued job has several, with different submission times. Elements of an array and components of a
+-- heterogeneous job are jobs.
 CREATE TABLE slurm_runs (
     cluster        VARCHAR NOT NULL,
     job_id         UBIGINT NOT NULL,       -- JobIDRaw
@@ -17,8 +19,8 @@ CREATE TABLE slurm_runs (
     state          VARCHAR NOT NULL,
     reason         VARCHAR,
     eligible_ms    BIGINT,
-    start_ms       BIGINT,                 -- null: it never started
-    end_ms         BIGINT,                 -- null: it had not ended
+    start_ms       BIGINT,                 -- null: never started
+    end_ms         BIGINT,                 -- null: not ended yet
     elapsed_ms     BIGINT,
     suspended_ms   BIGINT NOT NULL,
     nodes          VARCHAR[] NOT NULL,
@@ -27,7 +29,7 @@ CREATE TABLE slurm_runs (
     reservation    VARCHAR
 );
 
--- Steps that held generic resources: they tell what a job had on which node, and how busy its GPUs were.
+-- Steps that held generic resources: a job's devices per node, and the activity of its GPUs.
 CREATE TABLE slurm_steps (
     cluster     VARCHAR NOT NULL,
     job_id      UBIGINT NOT NULL,
@@ -36,10 +38,10 @@ CREATE TABLE slurm_steps (
     end_ms      BIGINT,
     nodes       VARCHAR[] NOT NULL,
     alloc_tres  VARCHAR,
-    gpu_util    DOUBLE                    -- percent, the mean that jobacct_gather measured
+    gpu_util    DOUBLE                    -- percent, the mean measured by jobacct_gather
 );
 
--- Nodes as scontrol and sinfo describe them.
+-- Nodes as described by scontrol and sinfo.
 CREATE TABLE slurm_nodes (
     cluster        VARCHAR NOT NULL,
     node           VARCHAR NOT NULL,
@@ -55,7 +57,7 @@ CREATE TABLE slurm_events (
     cluster  VARCHAR NOT NULL,
     node     VARCHAR NOT NULL,
     from_ms  BIGINT NOT NULL,
-    to_ms    BIGINT,                       -- null: it had not ended
+    to_ms    BIGINT,                       -- null: not ended yet
     state    VARCHAR NOT NULL,
     reason   VARCHAR
 );
@@ -77,7 +79,7 @@ CREATE TABLE slurm_accounts (
     parent   VARCHAR
 );
 
--- What sshare said of accounts (user '') and of their users.
+-- sshare's figures for accounts (user '') and their users.
 CREATE TABLE slurm_shares (
     cluster          VARCHAR NOT NULL,
     account          VARCHAR NOT NULL,
@@ -89,14 +91,15 @@ CREATE TABLE slurm_shares (
     fair_share       DOUBLE
 );
 
--- GPUs of the machine that a row of nodes is a part of: null where it is all of it. Slurm mixes models in one machine.
+-- GPUs of the machine that contains a node row; null for the whole machine. Slurm mixes models in one machine.
 ALTER TABLE nodes ADD COLUMN machine_gpus DOUBLE;
--- Slurm's account right below the root of its tree (namespace is the job's own), user, partition and quality of service: null for pods.
+-- Slurm's account right below the root of its tree (namespace is the job's account), user, partition and quality of
+-- service; null for pods.
 ALTER TABLE allocations ADD COLUMN account VARCHAR;
 ALTER TABLE allocations ADD COLUMN "user" VARCHAR;
 ALTER TABLE allocations ADD COLUMN partition VARCHAR;
 ALTER TABLE allocations ADD COLUMN qos VARCHAR;
--- 'on_demand', 'savings_plan', ...: null where a bill or nothing says it.
+-- 'on_demand', 'savings_plan', ...; null if the price is from a bill, or unknown.
 ALTER TABLE node_prices ADD COLUMN purchase_option VARCHAR;
--- Prices are made again with the next attribution; what was attributed stands.
+-- The next attribution prices everything again; attributed results stay.
 UPDATE attribution_state SET last_load_id = -1;

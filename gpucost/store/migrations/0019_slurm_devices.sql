@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: slurm_devices: which GPUs of a node a job had, as scontrol show job -d says it while the job runs
+-- writes: slurm_devices: a running job's GPUs on a node, from scontrol show job -d
 -- invariant: one row per (cluster, job, submission, node, type of GPU), kept by the load
 
 CREATE TABLE slurm_devices (
@@ -7,6 +7,6 @@ CREATE TABLE slurm_devices (
     job_id     UBIGINT NOT NULL,
     submit_ms  BIGINT NOT NULL,
     node       VARCHAR NOT NULL,
-    type       VARCHAR NOT NULL,           -- 'a100'; '' where the node names none
-    gpus       INTEGER[] NOT NULL          -- their numbers on the node, as of /dev/nvidia0
+    type       VARCHAR NOT NULL,           -- 'a100'; '' if the node names none
+    gpus       INTEGER[] NOT NULL          -- their numbers on the node, as in /dev/nvidia0
 );

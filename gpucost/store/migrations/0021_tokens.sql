@@ -1,25 +1,27 @@
 -- reads: nothing
--- writes: progress_series, bills, gateway_calls, token_prices: what gateways tell of the tokens that they passed on, who issued a bill's invoices, and what tokens are sold for
--- invariant: what was loaded before names no tenant, gateway and issuer: null
+-- writes: progress_series, bills, gateway_calls, token_prices: tokens that gateways passed on, issuers of a bill's invoices, and prices of tokens
+-- invariant: tenant, gateway and issuer are null in rows loaded before
 
--- Whom work was done for; of what a gateway passed on, where to, as the gateway names it.
+-- The tenant of the work and, for calls through a gateway, the upstream by the gateway's name for it.
 ALTER TABLE progress_series ADD COLUMN tenant VARCHAR;
-ALTER TABLE progress_series ADD COLUMN gateway VARCHAR;    -- of what it passed on; null: who did the work counted it
-ALTER TABLE progress_series ADD COLUMN team VARCHAR;       -- the last four only where there is a gateway
+-- the gateway that passed it on; null if the server itself counted it
+ALTER TABLE progress_series ADD COLUMN gateway VARCHAR;
+ALTER TABLE progress_series ADD COLUMN team VARCHAR;       -- the last four columns only with a gateway
 ALTER TABLE progress_series ADD COLUMN provider VARCHAR;
 ALTER TABLE progress_series ADD COLUMN api_base VARCHAR;
 ALTER TABLE progress_series ADD COLUMN currency VARCHAR;   -- of the unit 'spend'
 
--- The calls that log files of gateways tell of, so that none counts twice, whichever files tell of it.
+-- The calls in log files of gateways, so that each counts once even if several files contain it.
 CREATE TABLE gateway_calls (
     source    VARCHAR NOT NULL,
-    call_key  UBIGINT NOT NULL        -- hash of the gateway and its id of the call, else of what is known of it
+    -- hash of the gateway and its id of the call, otherwise of all that is known of the call
+    call_key  UBIGINT NOT NULL
 );
 
--- Who issued the invoices of a bill, where one issuer is named: a cloud may sell what another provides, and bill it, too.
+-- Issuer of a bill's invoices, if it is a single one: a cloud may resell and bill another provider's services.
 ALTER TABLE bills ADD COLUMN issuer VARCHAR;
 
--- What tokens were sold for on a day, as price lists that were collected have it; money per million tokens.
+-- Prices of tokens on a day, from collected price lists; money per million tokens.
 CREATE TABLE token_prices (
     provider                        VARCHAR NOT NULL,
     model                           VARCHAR NOT NULL,

@@ -1,10 +1,10 @@
 -- reads: progress_series, progress_values, gateway_calls
--- writes: progress_series, progress_values, loads, collect_runs (less rows), gateway_calls, token_prices (dropped)
--- invariant: work that own servers and files counted stays as it was
+-- writes: progress_series, progress_values, loads, collect_runs (rows deleted), gateway_calls, token_prices (dropped)
+-- invariant: work counted by the user's own servers and files is unchanged
 
 DELETE FROM progress_values WHERE series_id IN (SELECT series_id FROM progress_series WHERE gateway IS NOT NULL);
 DELETE FROM progress_series WHERE gateway IS NOT NULL;
--- A log of calls brought nothing else. A server keeps its loads: they are the hours that were collected.
+-- A log of calls had no other data. A server keeps its loads: they are the collected hours.
 DELETE FROM loads WHERE kind = 'progress' AND source IN (SELECT source FROM gateway_calls) AND source NOT IN (
     SELECT s.source FROM progress_values AS v JOIN progress_series AS s USING (series_id));
 DELETE FROM collect_runs WHERE kind = 'progress' AND source IN (SELECT source FROM gateway_calls) AND source NOT IN (

@@ -1,6 +1,6 @@
 -- reads: nothing
--- writes: spot_eviction_rates: how often a cloud says that it takes spot instances back
--- invariant: other tables stay as they were
+-- writes: spot_eviction_rates: rates at which a cloud evicts spot instances, as published
+-- invariant: other tables are unchanged
 
 CREATE TABLE spot_eviction_rates (
     provider         VARCHAR NOT NULL,

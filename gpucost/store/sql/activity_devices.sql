@@ -1,6 +1,7 @@
 -- reads: allocations, nodes, activity_series, blocks; $from_ms, $to_ms the period
--- writes: activity_devices, one row per (pod, series of its GPUs): when it held them. All GPUs of a node, or a part of its only one, need no label
--- invariant: scale makes activity a share 0-1, and memory MiB; activity whose unit is not proven is left out; memory up to empty_mib is no pod's
+-- writes: activity_devices: one row per (pod, series of its GPUs) and the time the pod held them; a pod with all GPUs of a node, or a part of its only GPU, needs no label
+-- invariant: scale converts activity to 0-1, and memory to MiB; activity without a proven unit is left out; memory up
+-- to empty_mib does not belong to a pod
 CREATE OR REPLACE TEMP TABLE activity_devices AS
 WITH named AS (
     SELECT *, min(first_ms) FILTER (pod IS NOT NULL) OVER (PARTITION BY cluster, uuid) AS named_from_ms
@@ -16,7 +17,7 @@ placed AS (
     JOIN named AS n ON n.cluster = a.cluster AND n.host = o.node
     WHERE a.gpus >= o.gpu_count - 1e-6 OR o.gpu_count <= 1
 ),
--- a device's memory in hours in which it is no pod's: its exporter names pods since and names none then, or no pod is on its node
+-- a device's memory in hours without a pod: its exporter names pods later but not then, or no pod is on its node
 baselines AS (
     SELECT n.cluster, n.uuid, n.gpu_instance_id, median(b.value_sum / b.samples * n.scale) AS baseline_mib
     FROM named AS n JOIN blocks AS b USING (series_id)
@@ -30,7 +31,7 @@ SELECT a.allocation_id, n.series_id, n.uuid || '/' || n.gpu_instance_id AS devic
     CASE WHEN n.part = 'memory' THEN 'memory' ELSE 'activity' END AS kind,
     CASE WHEN n.part = 'memory' THEN n.scale ELSE n.scale / 100 END AS scale,
     greatest(a.held_from_ms, $from_ms) AS held_from_ms, least(a.held_to_ms, $to_ms) AS held_to_ms,
-    -- any process of the pod's takes more than 64 MiB; a driver and a bare context take less than 1 GiB
+    -- a process of a pod takes more than 64 MiB; a driver and a bare context take less than 1 GiB
     CASE WHEN n.part = 'memory' THEN coalesce(e.baseline_mib + 64, 1024) END AS empty_mib
 FROM placed AS p JOIN allocations AS a USING (allocation_id) JOIN named AS n USING (series_id)
 LEFT JOIN baselines AS e ON (e.cluster, e.uuid, e.gpu_instance_id) = (n.cluster, n.uuid, n.gpu_instance_id)

@@ -1,13 +1,13 @@
 -- reads: activity_devices, blocks, allocations; $at_least_ms
--- writes: nothing; answers rows (cluster, uid, from_ms, to_ms): stretches of at least $at_least_ms in which every device of a pod was idle
--- invariant: stretches of a pod do not meet; a pod of which a device is not measured has none
--- A sample speaks until the next one, or for one interval where the next is over 2.5 away; runs of samples that are alike idle or not
--- lie within the pod's hold: [from_ms, until_ms) is what one speaks for.
+-- writes: nothing; returns rows (cluster, uid, from_ms, to_ms): intervals of at least $at_least_ms in which all devices of a pod were idle
+-- invariant: a pod's intervals do not touch; a pod with an unmeasured device has none. A sample is valid until the next
+-- one, or for one scrape interval if the next is over 2.5 intervals away; [from_ms, until_ms) is the validity of a run
+-- of samples that are all idle or all active, cut to the pod's hold.
 WITH heard AS (
     SELECT d.allocation_id, d.device, d.held_from_ms, d.held_to_ms, b.samples, b.step_ms, b.offsets_ms, b.vals, b.idle_threshold,
         b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms,
         b.last_value < b.idle_threshold AS ends_idle, b.idle_samples + ends_idle::INTEGER AS idle_samples,
-        -- how it was scraped then, as attribution reads it
+        -- the scrape interval at that time, as in attribution
         coalesce(
             max(b.gap_ms) FILTER (b.samples >= 3) OVER (
                 PARTITION BY d.allocation_id, d.device ORDER BY b.hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING),
@@ -15,7 +15,7 @@ WITH heard AS (
     FROM activity_devices AS d JOIN blocks AS b USING (series_id)
     WHERE d.kind = 'activity' AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),
--- most hours are all idle or all busy: their aggregates say so
+-- most hours are all idle or all busy, as their aggregates show
 sorted AS (
     SELECT *, first_ms >= held_from_ms AND last_ms < held_to_ms AND idle_samples IN (0, samples)
         AND (samples = 1 OR step_ms <= 2.5 * interval_ms) IS TRUE AS alike

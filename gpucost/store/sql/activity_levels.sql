@@ -1,6 +1,7 @@
 -- reads: activity_devices, activity_use, blocks, allocations
--- writes: nothing; answers one row per pod that is measured: its devices, those in use and those once not idle, the highest 5-minute mean of each hour, and the most memory of a device
--- invariant: activity is 0-1, memory in MiB and null where it was not collected; fixed memory is as much in nine of ten samples
+-- writes: nothing; returns one row per measured pod: its devices, devices in use and devices ever active, the highest 5-minute mean of each hour, and the most memory of a device
+-- invariant: activity is 0-1; memory is in MiB, or null if it was not collected; memory is fixed if it is equal in nine
+-- of ten samples
 WITH samples AS (
     SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,

@@ -1,6 +1,7 @@
 -- reads: activity_devices, blocks
--- writes: activity_use, one row per (pod, device) whose activity is measured: whether it was ever not idle (is_busy), and whether it was in use
--- invariant: a device is in use if it ever did anything, or holds memory of the pod: more at one moment than while no pod held it
+-- writes: activity_use: one row per (pod, device) with measured activity: whether it was ever active (is_busy), and whether it was in use
+-- invariant: a device is in use if it was ever active at all, or if it holds memory of the pod: more at one moment than
+-- without a pod
 CREATE OR REPLACE TEMP TABLE activity_use AS
 WITH active AS (
     SELECT allocation_id, device, bool_or(idle_samples + (last_value < idle_threshold)::INTEGER < samples) AS is_busy,
@@ -9,7 +10,7 @@ WITH active AS (
     WHERE kind = 'activity' AND hour BETWEEN held_from_ms // 3600000 AND (held_to_ms - 1) // 3600000
     GROUP BY ALL
 ),
--- lists of values are read of the other devices alone
+-- read lists of values only for the other devices
 filled AS (
     SELECT DISTINCT allocation_id, device
     FROM activity_devices JOIN blocks USING (series_id) SEMI JOIN (FROM active WHERE NOT is_active) USING (allocation_id, device)

@@ -1,5 +1,5 @@
--- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, the batch (sides of one are not compared), provider, format and time; told_rows (temporary view): their rows
--- writes: bill_cells (temporary): money of sides that have others to be compared with, by account, UTC day, category, and resource or SKU, with the hours that its charges cover, in groups of one SKU; shared_cells (temporary): no rows yet
+-- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, with batch (sides of one batch are not compared), provider, format and time; told_rows (temporary view): their rows
+-- writes: bill_cells (temporary): money of comparable sides by account, UTC day, category, and resource or SKU, with the hours of its charges, in groups of one SKU; shared_cells (temporary): no rows yet
 -- invariant: corrections add up
 CREATE OR REPLACE TEMP TABLE bill_cells AS
 WITH compared AS (

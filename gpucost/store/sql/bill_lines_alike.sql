@@ -1,6 +1,6 @@
--- reads: some_lines, other_lines (temporary): the rows of two tellings of a bill
--- writes: nothing; answers how many charges both tell of alike (all rows of one among the other's), and how many otherwise; how many each tells alone of the time that both cover; and how many machines' hours both tell, as other charges and more of them than there were
--- invariant: what one adds to the same rows, such as a correction, makes them no different
+-- reads: some_lines, other_lines (temporary): the rows of two versions of a bill
+-- writes: nothing; returns counts of charges that both versions contain equally (all rows of one are in the other) or differently, of charges that only one contains in the common time, and of machine hours that both contain as different charges that exceed the possible hours
+-- invariant: additional rows in one version, such as a correction, are not a difference
 WITH ones AS (
     SELECT charge_key, detail, list(DISTINCT row_digest) AS digests FROM some_lines WHERE row_digest IS NOT NULL GROUP BY ALL
 ), others AS (
@@ -10,7 +10,7 @@ WITH ones AS (
     UNION ALL
     SELECT *, false FROM other_lines ANTI JOIN some_lines USING (charge_key, detail)
 ), spans AS (
-    -- A month's tax says nothing of the time that a telling covers.
+    -- A month's tax does not define the time that a version covers.
     SELECT coalesce(min(charge_period_start) FILTER (is_short), min(charge_period_start)) AS earliest,
            coalesce(max(charge_period_start) FILTER (is_short), max(charge_period_start)) AS latest
     FROM (SELECT *, 1 AS side FROM some_lines UNION ALL SELECT *, 2 FROM other_lines)

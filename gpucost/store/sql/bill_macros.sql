@@ -1,9 +1,11 @@
 -- reads: nothing
--- writes: bill_moment, bill_decimal: a text as a time in UTC, a number; bill_date, bill_time: a text of a time with its year first, by the part that comes first in its file; bill_number: a text of a number with a point; azure_machine: the machine of a row, in lower case; charge_lack, what a mapped row lacks, null if nothing; charge_detail, what tells charges of one charge key apart that name no resource, where their line items have ids, else null
--- invariant: what a row is (kind, cost_cause, charge_key) every mapping says; amounts of money are not in charge_detail: a charge that is restated keeps it; what is written in an unknown way stays as it is
+-- writes: bill_moment, bill_decimal: text to a UTC time, text to a number; bill_date, bill_time: a time with its year first, given the first part of dates in its file; bill_number: a number with a decimal point; azure_machine: the machine of a row, in lower case; charge_lack: the column that a mapped row lacks, or null; charge_detail: distinguishes charges with one charge key and no resource, if their line items have ids, otherwise null
+-- invariant: every mapping sets a row's class (kind, cost_cause, charge_key); charge_detail does not include amounts of
+-- money, so a restated charge keeps it; text in an unknown format stays unchanged
 CREATE OR REPLACE TEMP MACRO bill_moment(value) AS TRY_CAST(value AS TIMESTAMPTZ)::TIMESTAMP;
 CREATE OR REPLACE TEMP MACRO bill_decimal(value) AS TRY_CAST(value AS DECIMAL(38, 12));
--- '20261001' and '01.10.2026' can be read in one way. '10/1/26' takes the part that comes first in its file: 'month', 'day' or 'year'.
+-- '20261001' and '01.10.2026' are unambiguous. '10/1/26' uses the first part of dates in its file: 'month', 'day' or
+-- 'year'.
 CREATE OR REPLACE TEMP MACRO bill_date(value, first_part) AS regexp_replace(
     regexp_replace(
         regexp_replace(value, '^(20\d\d)(\d\d)(\d\d)(\.0+)?$', '\1-\2-\3'),
@@ -15,8 +17,9 @@ CREATE OR REPLACE TEMP MACRO bill_time(value, first_part) AS coalesce(
 CREATE OR REPLACE TEMP MACRO bill_number(value, decimal_mark) AS
     translate(value, CASE decimal_mark WHEN ',' THEN ',.   ' ELSE ',   ' END, CASE decimal_mark WHEN ',' THEN '.' ELSE '' END);
 
--- Kubernetes knows a machine of a scale set as …/virtualMachineScaleSets/<set>/virtualMachines/<number>; AKS bills name the set as
--- the resource and the machine, '<set>_<number>', in other details. Machines of a flexible set are virtual machines of their own.
+-- Kubernetes names a machine of a scale set …/virtualMachineScaleSets/<set>/virtualMachines/<number>; AKS bills name
+-- the set as the resource, and the machine as '<set>_<number>' in other details. Machines of a flexible set are virtual
+-- machines of their own.
 CREATE OR REPLACE TEMP MACRO azure_machine(resource_key, vm_name) AS CASE
     WHEN vm_name IS NULL OR resource_key NOT LIKE '%/virtualmachinescalesets/%' OR resource_key LIKE '%/virtualmachinescalesets/%/virtualmachines/%'
     THEN resource_key

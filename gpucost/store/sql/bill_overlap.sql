@@ -1,6 +1,7 @@
 -- reads: bills, bill_rows, bill_lines, bill_details
--- writes: amortized_fees (temporary), bill_lines, bill_details, bills: takes out of Azure's actual costs what the amortized costs of the same days tell of, too, and bills of which nothing is left; purchases of commitments that amortized costs spread have no effective cost of their own
--- invariant: a day of a subscription stands once; purchases and refunds of commitments, which amortized costs lack, stay; billed cost stays; rows counts what is in bill_rows
+-- writes: amortized_fees (temporary), bill_lines, bill_details, bills: deletes Azure's actual costs that its amortized costs of the same days contain, and bills without remaining rows; sets the effective cost of commitment purchases that amortized costs spread to 0
+-- invariant: a day of a subscription is in the store once; purchases and refunds of commitments, which amortized costs
+-- lack, stay; billed cost stays; rows counts the rows of bill_rows
 DELETE FROM bill_lines AS l
 USING bill_details AS d, bills AS b
 WHERE l.batch_id = d.batch_id AND l.detail_id = d.detail_id AND d.kind <> 'commitment_fee'

@@ -1,6 +1,7 @@
 -- reads: bill_texts (texts of one file: starts, ends of a charge, since, until of its billing period)
--- writes: answers the parts that may come first in the file's dates, one of each way to read them: one row if the file settles it
--- invariant: a way is left out if another reads any row better, or most rows within fewer months; rows that no way reads decide nothing
+-- writes: returns the possible first parts of the file's dates, one per distinct reading: one row if it is certain
+-- invariant: a reading is left out if another fits any row better, or most rows within fewer months; rows that fit no
+-- reading decide nothing
 WITH ways AS (
     SELECT *, unnest(['month', 'day', 'year']) AS first_part
     FROM (SELECT DISTINCT starts, ends, since, until FROM bill_texts)
@@ -10,7 +11,8 @@ WITH ways AS (
         bill_moment(bill_time(coalesce(ends, starts), first_part)) AS end_at,
         bill_moment(bill_time(since, first_part)) AS since_at,
         bill_moment(bill_time(until, first_part)) AS until_at,
-        -- 1: each text is a time; 2: and the charge lies in a billing period of a month, which may include its last day.
+        -- 1: each text is a time; 2: also, the charge is in a billing period of a month, which may include its last
+        -- day.
         CASE WHEN start_at > end_at OR since IS NOT NULL AND since_at IS NULL OR until IS NOT NULL AND until_at IS NULL THEN 0
             WHEN start_at < since_at - INTERVAL 1 DAY OR end_at > coalesce(until_at, since_at + INTERVAL 1 MONTH) + INTERVAL 1 DAY
                 OR until_at NOT BETWEEN since_at + INTERVAL 27 DAY AND since_at + INTERVAL 32 DAY THEN 1

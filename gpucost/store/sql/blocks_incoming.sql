@@ -1,6 +1,6 @@
 -- reads: window_blocks (registered: the blocks of a window), blocks
 -- writes: incoming (temporary): the blocks that are new, or that replace one with no more samples
--- invariant: a block that says what the stored one says is left out, so that loading a window twice changes nothing
+-- invariant: a block equal to the stored one is left out, so that loading a window twice changes nothing
 CREATE OR REPLACE TEMP TABLE incoming AS
 WITH arrived AS (
     SELECT w.series_id, w.hour, w.samples, w.value_sum, w.idle_samples, w.idle_threshold, w.first_offset_ms,

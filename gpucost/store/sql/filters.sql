@@ -1,6 +1,6 @@
 -- reads: allocations
--- writes: passes(names, name), whether a filter lets a name through; passes_workload(names, workload), the same of Kind/name, which may be named without its kind; if_chosen(chosen, name, fact), a fact if its name is chosen; dimensions(chosen, facts), those dimensions of a row of facts that are chosen, the others null; total_ms(ms), the exact sum of GPU milliseconds; part_of(team), the part of a report that a team's rows belong to: the team where the variable report_each_team is true, else null; has_users(node), false for a plain host of which no scheduler and no label ever named a user
--- invariant: an empty filter lets everything through, also what has no name
+-- writes: passes(names, name): whether a name passes a filter; passes_workload(names, workload): the same for Kind/name or just the name; if_chosen(chosen, name, fact): a fact if its name is chosen; dimensions(chosen, facts): the chosen dimensions of a row, the others null; total_ms(ms): the exact sum of GPU milliseconds; part_of(team): the team if the variable report_each_team is true, otherwise null; has_users(node): false for a plain host whose users no scheduler or label ever named
+-- invariant: an empty filter passes everything, including rows without a name
 CREATE OR REPLACE TEMP MACRO passes(names, name) AS len(names::VARCHAR[]) = 0 OR list_contains(names::VARCHAR[], name);
 CREATE OR REPLACE TEMP MACRO passes_workload(names, workload) AS passes(names, workload)
     OR list_contains(names::VARCHAR[], split_part(workload, '/', 2));

@@ -1,6 +1,6 @@
--- reads: charges_split (of the mapped rows of a load, at least those of first_rows), first_rows, bills
--- writes: incoming_details (temporary): what rows of the load say alike; without_account (temporary): files with one account, to which their rows that name none belong; bills_by_file (temporary): which bills each file of a load tells of, and whether it says that they are final; incoming_bills (temporary): one row per bill that the load holds
--- invariant: every row of the load belongs to exactly one of each; the numbers follow those in bills
+-- reads: charges_split (the mapped rows of a load, at least the rows in first_rows), first_rows, bills
+-- writes: incoming_details (temporary): details that rows of the load share; without_account (temporary): files with one account, which rows without an account get; bills_by_file (temporary): the bills in each file of a load, and whether the file states that they are final; incoming_bills (temporary): one row per bill in the load
+-- invariant: every row of the load belongs to exactly one row of each table; bill numbers continue the numbers in bills
 CREATE OR REPLACE TEMP TABLE incoming_details AS
 SELECT detail_id, COLUMNS(lambda name: NOT list_contains(getvariable('line_columns'), name))
 FROM charges_split

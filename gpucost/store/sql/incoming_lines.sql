@@ -1,12 +1,13 @@
 -- reads: charges_read (the mapped rows of a load), bill_lines, bill_details
--- writes: charges_split (temporary view): the mapped rows, and detail_id, of all that bill_lines has no column for; bill_lines: those rows, under a new batch_id; first_rows (temporary): of each detail_id the first row that has it
--- invariant: rows that differ in what is not in bill_lines differ in detail_id; lacking counts rows without what every line has
+-- writes: charges_split (temporary view): the mapped rows with detail_id, a digest of the columns that bill_lines lacks; bill_lines: those rows, under a new batch_id; first_rows (temporary): the first row of each detail_id
+-- invariant: rows with different details have different detail_ids; lacking counts rows without values required of
+-- every line
 SET VARIABLE batch_id = (SELECT coalesce(max(batch_id), 0) + 1 FROM bill_details)::INTEGER;
 SET VARIABLE line_columns = (SELECT list(name) FROM pragma_table_info('bill_lines'));
 
 CREATE OR REPLACE TEMP VIEW charges_split AS
 SELECT * EXCLUDE (label_digest),
-    -- label_digest stands for the maps, which are made of the first rows alone.
+    -- label_digest represents the maps, which are built for the first rows only.
     hash(*COLUMNS(lambda name: NOT list_contains(getvariable('line_columns') || ['tags', 'cost_categories'], name))) AS detail_id
 FROM charges_read;
 

@@ -1,6 +1,7 @@
--- reads: asked_hours, silences (temporary); $source, [$from_hour, $to_hour) the hours looked at
--- writes: nothing; answers the hours that were asked for and are incomplete: from when to when, and whether that is settled
--- invariant: settled: answers an hour apart held as many samples, and the first of them was given after the silence had ended
+-- reads: asked_hours, silences (temporary); $source, [$from_hour, $to_hour) the hours examined
+-- writes: nothing; returns the queried hours that are incomplete: the interval, and whether it is settled
+-- invariant: settled: answers an hour apart had equal counts of samples, and the first came after the end of the
+-- silence
 WITH asked AS (
     SELECT * FROM asked_hours WHERE source = $source AND hour >= $from_hour AND hour < $to_hour
 ),

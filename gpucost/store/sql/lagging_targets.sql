@@ -1,6 +1,6 @@
 -- reads: series, states, blocks; $source, $cluster_label
--- writes: nothing; answers, by metric and labels, the targets heard since $from_ms, not since $to_ms, and when the first fell silent
--- invariant: a target whose nodes or GPUs were heard of until then is not here
+-- writes: nothing; returns, by metric and labels, targets with samples since $from_ms but not since $to_ms, and when the first fell silent
+-- invariant: a target whose nodes or GPUs have samples until then is not returned
 WITH newest AS (
     SELECT s.metric, s.labels, t.last_ms
     FROM states AS t

@@ -1,6 +1,7 @@
 -- reads: told_rows (temporary view): the rows of the sides of a comparison; shared_cells (temporary)
--- writes: shared_cells (temporary): one more row per side, or two that share no cells, that bill a machine for more than 24 hours of a UTC day: the dearest machine, its days and hours
--- invariant: only machines that the bill names one by one; each format by itself, for it tells the same hours otherwise
+-- writes: shared_cells (temporary): one more row per side, or pair of sides without shared cells, with a machine billed for more than 24 hours of a UTC day: the most expensive machine, its days and hours
+-- invariant: only machines that the bill names individually; each format separately, because formats report the same
+-- hours differently
 INSERT INTO shared_cells BY NAME
 WITH machine_days AS (
     SELECT max(side) AS one, min(side) AS other, format, instance_key AS machine, min(billing_currency) AS currency, date_trunc('day', charge_period_start) AS day,

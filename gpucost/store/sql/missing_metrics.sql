@@ -1,20 +1,22 @@
 -- reads: series, states, blocks, needs, dropped_samples
--- writes: missing_metrics, one row per cluster and stretch in which a metric or label that figures need was not exported: what is lost, and what mends it
--- invariant: from_ms < to_ms; a stretch is longer than ten minutes, and lies before the metric's first sample, after its last, or over all that was heard
+-- writes: missing_metrics: one row per cluster and interval without a metric or label that figures need: the consequence and the fix
+-- invariant: from_ms < to_ms; an interval is longer than ten minutes, and is before the metric's first sample, after
+-- its last, or over all samples
 CREATE OR REPLACE TEMP TABLE missing_metrics AS
 WITH times AS (
     SELECT series_id, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM states GROUP BY ALL
     UNION ALL
     SELECT series_id, min(hour)::BIGINT * 3600000, (max(hour)::BIGINT + 1) * 3600000 FROM blocks GROUP BY ALL
 ),
--- labels are looked into where the metric can have them
+-- check labels only on metrics that can have them
 named AS (
     SELECT series_id, cluster, lower(metric) AS metric, labels['node'] <> '' AS is_bound,
         CASE WHEN ends_with(metric, '_labels') THEN len(list_filter(map_keys(labels), lambda name: starts_with(name, 'label_'))) > 0 END AS is_labeled,
         CASE WHEN contains(metric, 'resource') OR contains(metric, 'capacity') OR contains(metric, 'allocatable') THEN labels['resource'] END AS resource
     FROM series
 ),
--- of all sources together: one server may scrape what another does not; requests and capacity of cores and memory are left out
+-- all sources together: one server may scrape metrics that another does not; requests and capacity of cores and memory
+-- are left out
 metric_spans AS MATERIALIZED (
     SELECT s.cluster, s.metric, min(h.first_ms) AS first_ms, max(h.last_ms) AS last_ms,
         min(h.first_ms) FILTER (s.is_bound) AS bound_first_ms, max(h.last_ms) FILTER (s.is_bound) AS bound_last_ms,
@@ -43,14 +45,15 @@ instances AS (
 sliced AS (
     SELECT cluster, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM metric_spans WHERE is_mig GROUP BY ALL
 ),
--- what is due, and since and until when: what pods and GPU nodes tell while pods on nodes ask for GPUs, all else where anything is heard
+-- required metrics and the time they are required: metrics of pods and GPU nodes while pods on nodes request GPUs, the
+-- others while there are any samples
 due AS (
     SELECT d.cluster, n.*, d.first_ms AS from_ms, d.last_ms AS to_ms
     FROM needs AS n
     JOIN (
         SELECT 'state' AS of, * FROM heard UNION ALL SELECT 'pods', * FROM asking UNION ALL SELECT 'slices', * FROM sliced
         UNION ALL SELECT 'activity', * FROM active ANTI JOIN heard USING (cluster)
-        -- a cluster in which nobody asks for a GPU is measured all the same
+        -- a cluster without requests for GPUs is measured, too
         UNION ALL SELECT 'GPUs', * FROM asking UNION ALL SELECT 'GPUs', * FROM heard ANTI JOIN asking USING (cluster)
     ) AS d ON d.of = CASE
         WHEN n.kind = 'exporter' THEN 'activity'
@@ -91,15 +94,15 @@ SELECT t.cluster, t.metric, t.from_ms, t.to_ms,
         ELSE 'missing_' || t.metric
     END AS code,
     'cluster ' || t.cluster || CASE
-        WHEN t.how = 'bare' THEN ': ' || t.metric || ' holds no label: ' || t.lost
-        WHEN t.kind = 'exporter' THEN ' holds no sample of ' || t.metric
+        WHEN t.how = 'bare' THEN ': ' || t.metric || ' has no labels: ' || t.lost
+        WHEN t.kind = 'exporter' THEN ' has no samples of ' || t.metric
         WHEN t.kind = 'requests' THEN ': ' || t.lost
-        WHEN code = 'activity_invalid' THEN ': ' || t.metric || ' held no valid sample'
+        WHEN code = 'activity_invalid' THEN ': ' || t.metric || ' had no valid samples'
         ELSE ' has no ' || t.metric || CASE t.how WHEN 'ever' THEN '' ELSE
             ' between ' || strftime(epoch_ms(t.from_ms), '%Y-%m-%dT%H:%MZ') || ' and ' || strftime(epoch_ms(t.to_ms), '%Y-%m-%dT%H:%MZ') END
             || ': ' || t.lost
     END AS message,
-    -- nothing is to be set where it was there later
+    -- no fix if the metric was there later
     CASE WHEN t.how <> 'until then' AND code <> 'activity_invalid' THEN t.fix END AS fix
 FROM stretches AS t
 LEFT JOIN spoiled AS p ON p.cluster = t.cluster AND p.metric = lower(t.metric)

@@ -1,6 +1,9 @@
 -- reads: bill_cells (temporary): the money of the sides of a comparison
--- writes: bill_groups (temporary): cells of one SKU; may_be_one (macro): whether two cells or groups can hold the same money, their resources apart; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days, and which part of the smaller side it is
--- invariant: Azure's actual and amortized costs are two costs of one bill; where a side names no resource, SKUs are compared, and where exports of different kinds do, resources alone; unless $is_strict, only cells of which one side is another view count, if they hold half of an account's money: other row lengths or formats, resources on one side alone, or equal sums
+-- writes: bill_groups (temporary): cells of one SKU; may_be_one (macro): whether two cells or groups can hold the same money, apart from their resources; shared_cells (temporary): one row per two sides of different batches with money in the same cells and hours: sums, days, and the part of the smaller side
+-- invariant: Azure's actual and amortized costs are two costs of one bill; SKUs are compared if a side does not name
+-- resources, and only resources if exports of different kinds do; unless $is_strict, cells count only if one side is
+-- another view (other row lengths or formats, resources on one side only, or equal sums) and if they hold half of an
+-- account's money
 -- only with: bill_cells
 CREATE OR REPLACE TEMP TABLE bill_groups AS
 SELECT sku_group, side, batch, provider, format, export, sub_account_id, billing_account_id, charge_category, kind, region,
@@ -21,14 +24,14 @@ WITH resources AS (
     WHERE a.batch > b.batch AND may_be_one(a, b) AND (a.export <> b.export OR a.kind = b.kind AND coalesce(a.sku_id = b.sku_id, a.sku = b.sku, true))
         AND ($is_strict OR a.length <> b.length OR a.format <> b.format OR abs(a.cost - b.cost) <= abs(a.cost) * 0.001)
 ), keyed AS (
-    -- payers have thousands of groups: by these only where a side names no account
+    -- payers have thousands of groups: use these only if a side does not name accounts
     SELECT *, coalesce(sku_id, sku) AS sku_key,
         unnest([sub_account_id, CASE WHEN (SELECT bool_or(sub_account_id IS NULL) FROM bill_groups) THEN coalesce(billing_account_id, '') END]) AS account
     FROM bill_groups WHERE (SELECT bool_or(is_bare) FROM bill_groups)
 ), alike AS (
     SELECT a, b FROM keyed AS a JOIN keyed AS b USING (provider, day, charge_category, account, export, sku_key)
     UNION ALL
-    -- what names neither a resource nor a SKU, and SKUs as another export names them, may be any
+    -- cells without a resource and SKU, and SKUs named by another export, may match any
     SELECT a, b
     FROM (FROM keyed WHERE is_bare AND (sku_key IS NULL OR (SELECT count(DISTINCT export) > 1 FROM keyed))) AS a
     JOIN keyed AS b USING (provider, day, charge_category, account)

@@ -1,6 +1,7 @@
--- reads: series, states, blocks; $source is asked about [$from_ms, $to_ms), and silent for up to $tolerance_ms is not silent
--- writes: silences (temporary): a cluster's nodes, one target that tells of them, its GPUs, one GPU; to_ms is null: to the end
--- invariant: nodes are heard of through any source, the others through this one; GPUs are silent only while a node offers some
+-- reads: series, states, blocks; $source is queried for [$from_ms, $to_ms); gaps up to $tolerance_ms are not silences
+-- writes: silences (temporary): of a cluster's nodes, of one target that reports them, of its GPUs, of one GPU; to_ms null: until the end
+-- invariant: nodes may have samples from any source, the others from this one; GPUs are silent only while a node offers
+-- some
 CREATE OR REPLACE TEMP TABLE silences AS
 WITH here AS (
     SELECT DISTINCT cluster FROM series WHERE source = $source
@@ -13,7 +14,8 @@ node_runs AS (
     WHERE starts_with(s.metric, 'kube_node_')
 ),
 device_series AS (
-    -- by whatever label an exporter names its devices (pricing/activity_metrics.csv); another version of it goes on with the same ones
+    -- the device by any label that exporters use for it (pricing/activity_metrics.csv); another exporter version
+    -- continues the same devices
     SELECT s.series_id, s.cluster, s.metric, n.node,
         hash(s.cluster, coalesce(s.labels['UUID'], s.labels['uuid'], s.labels['gpu_uuid'], s.labels['serial_number'], s.labels['deviceuuid'],
             s.labels['device_uuid'], s.labels['accelerator_id'], s.labels['neuroncore'], s.labels['Serial'], s.labels['device'], s.labels['gpu_id']),
@@ -29,7 +31,7 @@ devices AS (
     SELECT device, any_value(cluster) AS cluster, any_value(node) AS node FROM device_series GROUP BY device
 ),
 offered AS (
-    -- since when until when there were nodes with devices; of those alone that were ever measured, where their names are known
+    -- the time in which nodes with devices existed; if their names are known, only nodes that were ever measured
     SELECT s.cluster, s.labels['node'] AS node, t.first_ms, t.last_ms
     FROM states AS t
     JOIN series AS s USING (series_id)
@@ -39,11 +41,11 @@ offered AS (
 ),
 device_hours AS (
     SELECT d.device, b.hour::BIGINT * 3600000 AS hour_ms, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
-        -- what is missing inside the hour, where one series of a metric tells all of it
+        -- missing time inside the hour, if each metric has a single series
         CASE WHEN count(*) = count(DISTINCT d.metric) THEN min(b.last_offset_ms - b.first_offset_ms - (b.samples - 1) * b.gap_ms) END AS lacking_ms
     FROM blocks AS b
     JOIN device_series AS d USING (series_id)
-    -- a day more: who is silent when the time begins was heard before it
+    -- a day more: a series that is silent at the start had samples before it
     WHERE b.hour >= $from_ms // 3600000 - 24
     GROUP BY d.device, b.hour
 ),
@@ -53,7 +55,7 @@ cluster_hours AS (
     GROUP BY ALL
 ),
 suspects AS (
-    -- whoever lacks no hour, and speaks near both ends of each, was never silent
+    -- devices without a missing hour and with samples near both ends of each hour were never silent
     SELECT device
     FROM device_hours
     GROUP BY device

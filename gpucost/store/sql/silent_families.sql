@@ -1,6 +1,6 @@
--- reads: series, states, scrape_gaps; $source, $cluster_label, [$from_ms, $to_ms), and silent for up to $tolerance_ms is not silent
--- writes: nothing; answers, by family of metrics and cluster (as its label names it), the stretches without a stored sample; those of one target of several that falls silent, as of pods
--- invariant: from_ms < to_ms within the span; only families of which the cluster ever had a sample
+-- reads: series, states, scrape_gaps; $source, $cluster_label, [$from_ms, $to_ms); gaps up to $tolerance_ms are not silences
+-- writes: nothing; returns, by family of metrics and cluster (as in its label), the intervals without a stored sample; intervals of one silent target among several as family pods
+-- invariant: from_ms < to_ms within the span; only families with samples of the cluster at some time
 WITH known AS (
     SELECT series_id, coalesce(labels[$cluster_label], '') AS cluster, concat_ws(' ', labels['job'], labels['instance']) AS target, CASE
         WHEN metric = 'kube_family_samples' THEN labels['family']

@@ -1,7 +1,7 @@
 -- reads: window_runs (registered: the runs of a window), touched (temporary)
--- writes: merged (temporary): what stands in place of the touched runs
--- invariant: where the window holds samples only the window counts, in its silences what is stored: an answer that holds less
---            than an earlier one takes nothing away; runs of equal value whose silence is no longer than $silence are one
+-- writes: merged (temporary): the runs that replace the touched ones
+-- invariant: while the window has samples only the window counts, in its silences the stored runs: an answer with less
+-- data than an earlier one deletes nothing; runs of equal value are one if the silence between them is at most $silence
 CREATE OR REPLACE TEMP TABLE merged AS
 WITH silent AS (
     SELECT series_id, last_ms AS from_ms, lead(first_ms) OVER (PARTITION BY series_id ORDER BY first_ms) AS to_ms

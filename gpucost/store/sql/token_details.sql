@@ -1,6 +1,7 @@
 -- reads: token_services, discounted_details
--- writes: token_unit(unit), model_name(label, vendor) (macros): how many tokens a unit is of, and a model as its vendor's API names it, as near as the label lets; token_details (temporary): of token_services what is bought tokens, throughput of models, or charged beside them, with what each is
--- invariant: each batch_id and detail_id once; no machine, tax, credit, refund, nor discount that is spread, is in it; what the rows do not tell is null
+-- writes: token_unit(unit), model_name(label, vendor) (macros): the tokens in a unit, and a model by its vendor's API name, as far as the label allows; token_details (temporary): rows of token_services for bought tokens, throughput of models, and charges that come with them, with their classes
+-- invariant: each batch_id and detail_id once; it excludes machines, taxes, credits, refunds and spread discounts;
+-- unknown values are null
 CREATE OR REPLACE TEMP MACRO token_unit(unit) AS
     CASE WHEN regexp_matches(unit, '^(units? of )?[0-9,]*\s*(k|kilo|thousand|m|mega|million)?[\s-]*tok(en)?s?$|^[0-9,]+\s*[km]$', 'i')
         THEN coalesce(TRY_CAST(replace(regexp_extract(unit, '[0-9][0-9,]*'), ',', '') AS DOUBLE), 1)
@@ -14,7 +15,7 @@ CREATE OR REPLACE TEMP MACRO model_name(label, vendor) AS (
         SELECT regexp_replace(regexp_replace(regexp_replace(lower(trim(label)), '^.*token count (for )?|\s*\(.*$', '', 'g'),
             '^((openai|anthropic|google|fw|azure)\s+|[a-z0-9-]+/)+', ''), '^[a-z]+\.([a-z])', '\1') AS name
     ),
-    -- what follows a model's name: which tokens, where, how
+    -- suffixes of a model's name: kind of tokens, place, mode
     models AS (
         SELECT trim(regexp_replace(regexp_replace(regexp_replace(name,
             '([\s,|_-]+(mantle|inputs?|outputs?|inp|outp|opt|prompt|completion|cached?|caching|cchd|cd|batch|flex|priority|usage|tokens?|txt|aud|img|thinking|ga|global|glbl|gl|regional|regnl|data ?zone|dz|dzn|dzone|short|long|shortco|longco|provisioned|provisionedthroughput|custom|customization|latency|cross|grounding|std|standard|training|hosting|storage|grader|fine-?tun[a-z]*|1m|rt)\b|\s(text|image|audio|video)\b|,).*$', ''),
@@ -27,7 +28,7 @@ CREATE OR REPLACE TEMP MACRO model_name(label, vendor) AS (
                 '(claude|sonnet|opus|haiku|instant)([0-9])', '\1-\2', 'g'), '([0-9])(sonnet|opus|haiku|instant)', '\1-\2', 'g'),
                 '([3-9])\.([0-9])', '\1-\2'), '-v[0-9]+$', ''), '^claude-([4-9])(-[0-9])?-(sonnet|opus|haiku)', 'claude-\3-\1\2'),
                 '^claude-(sonnet|opus|haiku)-3(-[57])?(-|$)', 'claude-3\2-\1\3'), '-$', '')
-            -- meters of Azure name the day alone
+            -- Azure's meters name only the day
             WHEN 'openai' THEN regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(name, '^([0-9])', 'gpt-\1'), '^gpt([0-9])', 'gpt-\1'),
                 '^gpt-35', 'gpt-3.5'), '^(gpt-4o|gpt-4o-mini|o1|o1-mini|o1-preview)-([01][0-9])([0-3][0-9])$', '\1-2024-\2-\3'),
                 '^(gpt-4\.1|gpt-4\.1-mini|gpt-4\.1-nano|o3|o3-mini|o4-mini)-([01][0-9])([0-3][0-9])$', '\1-2025-\2-\3')
@@ -38,7 +39,7 @@ CREATE OR REPLACE TEMP MACRO model_name(label, vendor) AS (
             ELSE name END AS name
         FROM models
     )
-    -- a meter may say nothing but the kind of tokens
+    -- a meter may name only the kind of tokens
     SELECT CASE WHEN regexp_matches(name, '^[a-z][a-z0-9.-]{1,63}$') AND NOT regexp_matches(name, '^(provisioned|(cached?-)?(input|output|prompt|completion|generat|token|cached?($|-)))') THEN name END FROM names
 );
 
@@ -48,7 +49,7 @@ WITH services AS (
     FROM discounted_details
     SEMI JOIN token_services USING (batch_id, detail_id)
     WHERE kind IN ('other', 'storage', 'network', 'managed', 'commitment_fee', 'commitment_unused', 'discount') AND instance_key IS NULL
-        -- others are spread over what they are taken off
+        -- other discounts are spread over the charges that they reduce
         AND (kind <> 'discount' OR resource_id IS NOT NULL AND commitment_discount_id IS NULL AND capacity_reservation_id IS NULL)
 ),
 classes AS (
@@ -68,7 +69,7 @@ classes AS (
             WHEN regexp_matches(words, '\bphi-?[0-9]') THEN 'microsoft'
             WHEN regexp_matches(words, 'nemotron') THEN 'nvidia'
             WHEN regexp_matches(concat_ws(' ', words, lower(service_name), provider), 'openai|gpt|dall-?e|whisper|text-embedding|\bo[134](-|\s|,|$)') THEN 'openai'
-            -- others sell what these make
+            -- these providers sell their own models
             ELSE nullif(regexp_extract(provider, '^(mistral|cohere|deepseek|xai|perplexity|ai21|moonshot|minimax)', 1), '')
         END AS vendor,
         CASE WHEN kind IN ('commitment_fee', 'commitment_unused')
@@ -79,7 +80,7 @@ classes AS (
             WHEN regexp_matches(words, 'input|(^|[^a-z])inp([^a-z]|$)|prompt|embed|cache[ _-]?(write|creation)') THEN 'prompt'
             ELSE 'other' END AS token_kind
     FROM services
-    -- services that sell machines, speech and more besides
+    -- services that also sell machines, speech and more
     WHERE CASE WHEN service_name IN ('Vertex AI', 'Cognitive Services', 'Azure AI Services')
                 THEN regexp_matches(words, 'openai|gpt|gemini|gemma|\bpalm\b|imagen|\bveo\b|claude|llama|mistral|codestral|jamba|deepseek|qwen|token|provisioned ?(throughput|managed)|text-?embedding|embeddings? for text')
             WHEN provider = 'azure' AND contains(sku_description, 'inference-') THEN regexp_matches(words, 'token')
@@ -88,18 +89,19 @@ classes AS (
 SELECT batch_id, detail_id, bill_id, provider, format, kind, vendor, token_kind, billing_currency, tags, cost_categories, sub_account_id, sub_account_name, billing_account_id,
     resource_name, billing_period, source_file, discount_rate,
     CASE WHEN vendor IS NOT NULL OR provider NOT IN ('aws', 'gcp', 'azure', 'oci') THEN coalesce(model_name(CASE
-        -- exports of vendors themselves
+        -- the vendors' own exports
         WHEN provider IN ('openai', 'anthropic') AND starts_with(format, provider) AND sku_id IS NOT NULL THEN sku_id
         WHEN nullif(regexp_extract(sku_price_details, '(?i)"[a-z_]*model(?:_?name|_?id)?"\s*:\s*"([^"]+)"', 1), '') IS NOT NULL
             THEN regexp_extract(sku_price_details, '(?i)"[a-z_]*model(?:_?name|_?id)?"\s*:\s*"([^"]+)"', 1)
         WHEN suffix(service_name, '(Amazon Bedrock Edition)') THEN service_name
-        -- 'USE1-Claude3Sonnet-input-tokens': where, and which
+        -- 'USE1-Claude3Sonnet-input-tokens': region and model
         WHEN provider = 'aws' THEN regexp_replace(coalesce(sku_meter, sku_description), '^([A-Z]{2,4}[0-9]?-)+', '')
         WHEN provider = 'gcp' THEN sku_description
-        -- searches, say, are of no model
+        -- searches, for example, have no model
         WHEN token_kind <> 'other' OR regexp_matches(words, '[a-z-]+ ?[0-9]') THEN coalesce(sku_meter, sku_description) END, vendor),
         CASE WHEN token_kind <> 'other' AND provider NOT IN ('aws', 'gcp', 'azure') THEN coalesce(model_name(sku_description, vendor), model_name(sku_id, vendor)) END) END AS model,
-    -- Google Cloud counts tokens, but for Gemini 1 in Vertex AI, where these are characters; AWS Marketplace sells them by the million, as 'Units'
+    -- Google Cloud counts tokens, except characters for Gemini 1 in Vertex AI; AWS Marketplace sells millions, as
+    -- 'Units'
     CASE WHEN provider = 'gcp' THEN CASE WHEN lower(consumed_unit) IN ('count', 'requests', 'tokens') AND NOT regexp_matches(words, 'gemini 1|character') THEN 1 ELSE token_unit(consumed_unit) END
         WHEN lower(consumed_unit) = 'units' AND suffix(service_name, '(Amazon Bedrock Edition)') THEN 1000000
         ELSE token_unit(consumed_unit) END AS consumed_size,

@@ -1,6 +1,6 @@
 -- reads: bill_details, bills
--- writes: token_services (temporary): what rows of bills say alike (batch_id, detail_id) that are of services that sell tokens, and perhaps machines, speech and more besides
--- invariant: each once; only what is cheap to ask is asked, since many bills have none
+-- writes: token_services (temporary): details of bill rows (batch_id, detail_id) of services that sell tokens, and perhaps machines, speech and more
+-- invariant: each once; uses only cheap conditions, because many bills have no tokens
 CREATE OR REPLACE TEMP TABLE token_services AS
 SELECT d.batch_id, d.detail_id
 FROM bill_details AS d

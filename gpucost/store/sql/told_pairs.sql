@@ -1,6 +1,7 @@
--- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, and the batch (sides of one are not compared); told_rows (temporary view): their rows; the macro charge_detail
--- writes: nothing; answers one row per two sides of a provider and billing period: how many charges both tell of, and each side with its size; of files only those with common charges
--- invariant: each pair once, that of the later batch first; `common` counts charges, not rows: a key that stands twice in a file is one
+-- reads: told_sides (temporary): sides of a comparison, each a bill or one of its files, and the batch (sides of one batch are not compared); told_rows (temporary view): their rows; the macro charge_detail
+-- writes: nothing; returns one row per two sides of a provider and billing period: the number of common charges, and each side with its size; for files only pairs with common charges
+-- invariant: each pair once, the later batch first; `common` counts charges, not rows: a key that occurs twice in a
+-- file is one
 WITH keys AS MATERIALIZED (
     SELECT side, batch, charge_key, min(charge_period_start) AS earliest, max(charge_period_start) AS latest,
            charge_detail(line_item_id, resource_id, tags, zone, sku_id, sku_price_id, charge_description, pricing_quantity) AS detail
@@ -12,7 +13,7 @@ WITH keys AS MATERIALIZED (
     JOIN told_sides AS s USING (side)
     GROUP BY ALL
 ), shared AS (
-    -- One account's charge told of under another account's number is the same charge.
+    -- A charge of one account that is reported under another account's number is the same charge.
     SELECT a.side AS one, b.side AS other, count(DISTINCT hash(charge_key, a.detail)) AS common
     FROM keys AS a
     JOIN keys AS b USING (charge_key)

@@ -1,4 +1,4 @@
-"""Fewer GPUs, or slices of one, for the same work, by memory and measured activity."""
+"""Fewer GPUs for the same work, by memory and measured activity."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.errors import GpucostError
-from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import price_of_region
 from gpucost.records import grouped, record
@@ -21,24 +20,24 @@ from gpucost.whatif.avoidable import Held
 from gpucost.whatif.flags import kept, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
 from gpucost.whatif.gpu_specs import Facts
-from gpucost.whatif.packing import Change, emptied, less_cost, today_held
+from gpucost.whatif.packing import Change, emptied, today_held
 
 if TYPE_CHECKING:
     from gpucost.price.listing import ListedPrice
 
-# what a node's capacity is bought as; reserved capacity is paid whatever runs on it
+# purchase options by capacity type; reserved capacity is paid in any case
 PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
 
 Place = tuple[str | None, ...]
 
 
 def place_of(node: Node) -> Place:
-    """Whose GPUs it can replace."""
+    """The place of GPUs that can replace each other."""
     return node.provider, node.region, PURCHASE.get(node.capacity_type), node.gpu_model
 
 
 def list_offers(rows: Iterable[ListedPrice]) -> list[Node]:
-    """Listed prices as nodes with whole GPUs: one of each instance type, region and purchase option."""
+    """Listed prices as nodes with whole GPUs: one per instance type, region and purchase option."""
     kinds = grouped(
         ((row.provider.lower(), row.region.lower(), row.instance_type, row.purchase_option), row)
         for row in rows
@@ -76,23 +75,22 @@ def merge(nodes: Iterable[Node], listed: Iterable[Node]) -> list[Node]:
     return [*own.values(), *others]
 
 
-# A batch job is spread over these counts; more than one GPU is taken to scale evenly.
-_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 _TIE = 1e-9
+# `whatif rightsize` has the margins of `whatif share`
+Limits = share.Margins
 
 
 @record
 class Load:
-    """What pods of a workload that are alike do with their `gpus` on nodes like `node`: `used` of them are ever active.
+    """Pods of a workload that are alike, each with `gpus` on a node like `node`, of which `used` are ever active.
 
-    `mean` and `high` are shares 0-1 of those. `memory_mib` is the most that one GPU held, None if it is not measured: then
-    fewer GPUs need as much memory in all as the used ones have. `hours` are pod-hours, `cost` is what the GPUs cost today.
+    `high` is the highest activity 0-1 of a GPU. `memory_mib` is the highest memory of one GPU, None if it is not measured:
+    then fewer GPUs need as much memory in all as the used ones have. `hours` are pod-hours, `cost` is the GPUs' cost today.
     """
 
     node: Node
     gpus: int
     used: int
-    mean: float
     high: float
     memory_mib: float | None
     pods: tuple[Pod, ...]
@@ -103,25 +101,6 @@ class Load:
     def name(self) -> str:
         """Namespace and workload."""
         return f"{self.pods[0].namespace}/{self.pods[0].workload}"
-
-    @property
-    def is_batch(self) -> bool:
-        return is_batch(self.pods[0])
-
-
-@record
-class Limits(share.Margins):
-    """Percentages as in `whatif share`; a batch job may take `max_slowdown` times as long."""
-
-    max_slowdown: Annotated[
-        float,
-        Option(
-            "Batch work may take so many times as long. Default: 2.",
-            above=True,
-            says="batch work may take",
-            unit="times as long",
-        ),
-    ] = 2.0
 
 
 @record
@@ -134,60 +113,43 @@ class Move:
 
     @property
     def bought(self) -> str:
+        """The instance type and purchase option."""
         return f"{self.offer.instance_type or 'own node'} {PURCHASE[self.offer.capacity_type]}"
 
     @property
     def price(self) -> Price:
-        """The latest, of a GPU-hour."""
+        """The latest price of a GPU-hour."""
         price = self.offer.prices[-1]
         return replace(price, per_node_hour=round(price.per_node_hour / round(self.offer.gpus), 12))
 
     @property
-    def time_factor(self) -> float:
-        """Hours per hour of today.
-
-        The active part of batch work takes longer on fewer GPUs, the rest (input, waiting) stays; everything else runs as long
-        as it did.
-        """
-        load = self.load
-        return (1 - load.mean) + load.mean * load.used / self.gpus if load.is_batch else 1.0
-
-    @property
-    def gpu_hours(self) -> Decimal:
-        return to_decimal(self.load.hours * self.gpus * self.time_factor)
-
-    @property
     def cost(self) -> Decimal:
-        return kept(self.price.per_node_hour * self.gpu_hours)
+        """The cost of the GPUs over the pod-hours of the load."""
+        return kept(self.price.per_node_hour * to_decimal(self.load.hours * self.gpus))
 
     def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
-        """The GPUs for a pod: on its own node, or one like it; otherwise on an instance to be bought.
+        """The GPUs for a pod: on its node, or one like it; otherwise on an instance to be bought.
 
         A node that does not become empty keeps the pod.
         """
         offer, gpus = self.offer, self.gpus
-        end = pod.from_ms + round(pod.length_ms * self.time_factor)
         if offer.instance_type == node.instance_type or not is_empty:
-            return Held(node, gpus, pod.from_ms, end, stays=not is_empty)
+            return Held(node, gpus, pod.from_ms, pod.to_ms, stays=not is_empty)
         bought = replace(offer, name="", cluster=node.cluster, prices=offer.prices[-1:])
-        return Held(bought, gpus, pod.from_ms, end)
+        return Held(bought, gpus, pod.from_ms, pod.to_ms)
 
 
-def _counts(load: Load, most: int, memory_mib: int, limits: Limits) -> list[int]:
-    """How many GPUs, up to `most`, have the memory together, and the speed that what serves needs at its busiest."""
-    if load.is_batch:
-        counts: Iterable[int] = {*_COUNTS, load.used}
-        # more GPUs than are used would do it no cheaper
-        most = min(most, load.used)
-    else:
-        least = load.used * load.high * limits.margin / limits.free
-        counts = range(max(1, math.ceil(least - _TIE)), most + 1)
-    # it runs on today's, margin or not
+def _least_gpus(load: Load, memory_mib: int, limits: Limits) -> int:
+    """The fewest GPUs with enough memory in all: batch work keeps the used GPUs, other work has enough at its busiest."""
+    least = float(load.used)
+    if not is_batch(load.pods[0]):
+        least *= load.high * limits.margin / limits.free
+    # the work fits today's GPUs, with the margin or without
     filled = memory_mib if load.memory_mib is None else min(load.memory_mib * limits.margin, memory_mib)
-    return [count for count in counts if count <= most and count * memory_mib >= load.used * filled]
+    return max(1, math.ceil(least - _TIE), math.ceil(load.used * filled / memory_mib - _TIE))
 
 
-# A pod measured for less says nothing of GPUs that it never uses.
+# Pods that are measured for less prove nothing about unused GPUs.
 _LEAST_HOURS = 1.0
 
 
@@ -197,9 +159,9 @@ def has_whole_gpus(pod: Pod) -> bool:
 
 
 def loads_of(usage: Usage, levels: Levels) -> list[Load]:
-    """What measured pods with whole GPUs of a known model do: means weighed by time, the busiest and fullest of those alike.
+    """The loads of measured pods with whole GPUs of a known model, except on reserved capacity.
 
-    Pods on reserved capacity are left out.
+    High values come from the busiest and the fullest pod.
     """
     nodes = usage.fleet.by_name
     alike: dict[tuple[Any, ...], list[Pod]] = defaultdict(list)
@@ -210,24 +172,22 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
             alike[round(pod.gpus), pod.owner, *like].append(pod)
     loads = []
     for (gpus, *_), pods in alike.items():
-        found = [(levels[pod.key], pod.length_ms) for pod in pods if pod.key in levels]
+        found = [levels[pod.key] for pod in pods if pod.key in levels]
         if not found:
             continue
-        mean = sum(level.mean * span for level, span in found) / sum(span for _, span in found)
         long = [
             level.active_devices
-            for level, _ in found
+            for level in found
             if level.measured_hours >= _LEAST_HOURS and level.devices >= gpus
         ]
         used = min(max(long, default=gpus), gpus)
-        memories = [level.high_memory_mib for level, _ in found if level.high_memory_mib is not None]
+        memories = [level.high_memory_mib for level in found if level.high_memory_mib is not None]
         loads.append(
             Load(
                 nodes[pods[0].place],
                 gpus,
                 used,
-                min(mean * gpus / used, 1.0) if used else 0.0,
-                max(level.high for level, _ in found),
+                max(level.high for level in found),
                 max(memories) if len(memories) == len(found) else None,
                 tuple(pods),
                 sum(pod.length_ms for pod in pods) / MS_PER_HOUR,
@@ -239,7 +199,7 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
 
 @record
 class Sizer:
-    """What decides how many GPUs of which offer measured pods need."""
+    """The inputs that decide how many GPUs of which offer measured pods need."""
 
     usage: Usage
     limits: Limits
@@ -247,59 +207,38 @@ class Sizer:
     offers: Mapping[Place, Sequence[Node]]
 
     def move(self, load: Load) -> Move | None:
-        """The load's cheapest GPUs of its own model, if they are more or fewer than today and cost less."""
-        model = self.facts.models.get(load.node.gpu_model or "")
-        # without work there is nothing to size GPUs by
+        """The load's cheapest GPUs of its own model, if their number differs from today's and they cost less."""
+        model = self.facts.get(load.node.gpu_model or "")
+        # only active GPUs show how many are needed
         if not load.used or model is None or model.memory_mib is None:
             return None
-        moves: list[Move] = []
-        for offer in self.offers.get(place_of(load.node), ()):
-            counts = _counts(load, round(offer.gpus), model.memory_mib, self.limits)
-            moves += [Move(load, offer, gpus) for gpus in counts]
-        slowest = self.limits.max_slowdown + _TIE
-        able = [move for move in moves if not load.is_batch or move.time_factor <= slowest]
-        # of those that cost the same the fastest, last the smallest instance
-        best = min(
-            able, key=lambda move: (move.cost, move.time_factor, move.gpus, move.offer.gpus), default=None
-        )
-        return best if best and best.gpus != load.gpus and best.cost < load.cost else None
+        gpus = _least_gpus(load, model.memory_mib, self.limits)
+        offers = self.offers.get(place_of(load.node), ())
+        moves = [Move(load, offer, gpus) for offer in offers if gpus <= round(offer.gpus)]
+        # at equal cost the smallest instance
+        best = min(moves, key=lambda move: (move.cost, move.offer.gpus), default=None)
+        return best if best and gpus != load.gpus and best.cost < load.cost else None
 
     def sized(self, levels: Levels) -> Sized:
-        """Fewer GPUs of the same model, and MIG slices for pods with one GPU if memory is measured."""
-        usage, limits = self.usage, self.limits
-        loads = loads_of(usage, levels)
+        """The loads, and fewer GPUs of the same model."""
+        loads = loads_of(self.usage, levels)
         moves = list(filter(None, map(self.move, loads)))
         move_of: dict[Pod, Move] = {}
         for move in moves:
             move_of |= dict.fromkeys(move.load.pods, move)
-        moved = tuple(move_of)
-        slices = Change()
-        if share.has_memory(levels):
-            rest = usage._replace(fleet=usage.fleet.without(moved))
-            sizing = share.Sizing(
-                method=share.Method.mig,
-                margin_percent=limits.margin_percent,
-                headroom_percent=limits.headroom_percent,
-            )
-            slices = share.share(rest, sizing, levels, self.facts).change
-        nodes, empty = usage.fleet.by_name, emptied(usage, moved + slices.pods)
-        fewer = tuple(
+        nodes, empty = self.usage.fleet.by_name, emptied(self.usage, move_of)
+        then = tuple(
             move.then(pod, nodes[pod.place], is_empty=pod.place in empty) for pod, move in move_of.items()
         )
-        return Sized(loads, moves, Change(moved, fewer), slices)
+        return Sized(loads, moves, Change(tuple(move_of), then))
 
 
 class Sized(NamedTuple):
-    """Loads, the moves to fewer GPUs, and what they and the pods on slices change."""
+    """Loads, the moves to fewer GPUs, and the change by them."""
 
     loads: list[Load]
     moves: list[Move]
-    fewer: Change
-    slices: Change
-
-    @property
-    def change(self) -> Change:
-        return self.fewer + self.slices
+    change: Change
 
 
 def answer(
@@ -310,9 +249,10 @@ def answer(
     listed: Iterable[Node],
     stale: tuple[date, int] | None = None,
 ) -> Answer:
-    """The GPUs that measured workloads need: fewer of their model, or a MIG slice of one.
+    """The GPUs that measured workloads need, of their model.
 
-    Prices over so many days old on a day (`stale`) stand in the title. Raises GpucostError if nothing was measured.
+    `stale` is a day and the age in days above which list prices are named in the title. Raises GpucostError if no pod was
+    measured.
     """
     fleet = usage.fleet
     offers = grouped((place_of(offer), offer) for offer in merge(fleet.nodes, listed))
@@ -321,86 +261,56 @@ def answer(
     if not sized.loads:
         raise GpucostError(
             f"no pod of {usage.scope_name} with whole GPUs was measured in {usage.period_name}",
-            "gpucost doctor says whether dcgm-exporter labels GPUs with their pods",
+            "gpucost doctor checks whether dcgm-exporter labels GPUs with their pods",
         )
     fixed = share.without_preallocation(fleet, levels, facts)
     looser = sizer.sized({**levels, **fixed}).change if fixed else None
-    prices = ((move.bought, move.price) for move in sized.moves)
+    prices = {(move.bought, move.price) for move in sized.moves}
     list_prices = [(name, price) for name, price in prices if price.source in ("catalog", "spot_history")]
     old = old_prices(list_prices, *stale) if stale else ""
-    title = f"Fewer or smaller GPUs for {usage.scope_name}{old}"
+    title = f"Fewer GPUs for {usage.scope_name}{old}"
     found = share.change_answer(usage, "rightsize", title, sized.change, looser)
-    figures = {
-        "saving_by_fewer_gpus": less_cost(usage, sized.fewer),
-        "saving_by_mig_slices": less_cost(usage, sized.slices),
-    }
-    slowest = max((move.time_factor for move in sized.moves), default=1.0)
     return replace(
         found,
-        figures=found.figures | figures,
-        assumptions=_assumptions(usage, limits, sized.moves),
-        break_even=(_break_even(sized.moves, usage.currency),),
-        time=(
-            f"Batch work takes up to {slowest:.2f} times as long; everything else as long as it did.",
-            "Several GPUs are taken to do as many times the work of one: what they tell each other is not counted.",
+        assumptions=(
+            *stated(limits),
+            Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
+            *(priced(f"a GPU of {name}", price, "per hour") for name, price in sorted(prices, key=str)),
         ),
+        time=("Several GPUs are assumed to do as many times the work of one: communication is not counted.",),
         findings=(*found.findings, *_findings(usage, levels, sized)),
         tables=_table(sized.moves),
     )
 
 
 def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
-    """The moves, those that save most first."""
+    """The moves with the largest savings first."""
     lines: list[Line] = [
         (
             move.load.name,
-            f"{move.load.gpus} x {move.offer.gpu_model}",
-            f"{move.gpus} x {move.offer.gpu_model}",
+            move.offer.gpu_model,
+            move.load.gpus,
+            move.gpus,
             f"{move.bought} ({move.price.source})",
             round(move.load.cost, 2),
             round(move.cost, 2),
-            round(move.time_factor, 3),
         )
         for move in sorted(moves, key=lambda move: (move.cost - move.load.cost, move.load.name))
     ]
-    columns = ("workload", "gpus_today", "gpus", "bought", "cost_today", "cost", "time_factor")
+    columns = ("workload", "gpu_model", "gpus_today", "gpus", "bought", "cost_today", "cost")
     return Rows.top("Fewer GPUs of the same model", columns, lines, "{} more workloads.")
 
 
-def _assumptions(usage: Usage, limits: Limits, moves: Sequence[Move]) -> tuple[Assumption, ...]:
-    prices = {(f"a GPU of {move.bought}", move.price) for move in moves}
-    return (
-        *stated(limits, "margin_percent", "headroom_percent", "max_slowdown"),
-        Assumption("usage, activity and today's prices", usage.period_name, "", "store"),
-        *(priced(name, price, "per hour") for name, price in sorted(prices, key=str)),
-    )
-
-
-def _break_even(moves: Sequence[Move], currency: str) -> str:
-    if not moves:
-        return "No workload needs fewer GPUs of its model than it has."
-    largest = max(moves, key=lambda move: move.load.cost)
-    limit = largest.load.cost / largest.gpu_hours
-    return (
-        f"The largest, {largest.load.name}, saves as long as a {largest.offer.gpu_model} costs less than"
-        f" {limit:,.4f} {currency} per GPU-hour (now {largest.price.per_node_hour:,.4f})."
-    )
-
-
 def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
-    if count := len({pod.key for pod in sized.slices.pods}):
-        worth = f"{less_cost(usage, sized.slices):,.2f} of the saving"
-        yield f"{count} pods with one GPU fit a MIG slice of it: {worth}. See gpucost whatif share --method mig."
+    """Unused GPUs, missing memory, and the pods that are left out."""
     spare = [load for load in sized.loads if load.used < load.gpus]
     for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
-        if load.used:
-            yield f"{load.name} asks for {load.gpus} GPUs and never used more than {load.used} of them."
-        else:
-            yield f"{load.name} held {load.gpus} GPUs and never used any: gpucost whatif schedule releases them."
+        yield f"{load.name} requests {load.gpus} GPUs and never used more than {load.used} of them."
     if not share.has_memory(levels):
-        yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): fewer GPUs need as much memory in all as those in use have."
-    if parts := sum(not has_whole_gpus(pod) for pod in usage.fleet.pods):
-        yield f"{parts} pods that hold parts of GPUs are left as they are."
+        yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): fewer GPUs need as much memory in all as the used GPUs have."
     nodes = usage.fleet.by_name
-    if reserved := sum(nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods):
-        yield f"{reserved} pods on reserved capacity are left as they are: it is paid anyway."
+    is_left = [
+        not has_whole_gpus(pod) or nodes[pod.place].capacity_type not in PURCHASE for pod in usage.fleet.pods
+    ]
+    if left := sum(is_left):
+        yield f"{left} pods with parts of GPUs or on reserved capacity, which is paid anyway, are left as they are."

@@ -1,1 +1,1 @@
-"""On-demand usage moved to spot, or the reverse: what interruptions make of a spot price, and what history says of it."""
+"""On-demand usage moved to spot: prices, interruptions and advice."""

@@ -10,58 +10,38 @@ from gpucost.whatif.fleet import Workload
 from gpucost.whatif.spot.moves import SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
-_AGAIN = "batch work: an interrupted run is done again"
-# what a job's name says of it, the first that fits
-_BATCH = {
-    r"sweep|hpo|tune|tuning|ablation|trial|experiment|grid": "a sweep: one trial starts over, the others go on",
-    r"preproc|etl|feature|embed|tokeni|encoding|transcod|ingest|convert": "preprocessing: an interrupted run is done again",
-    r"batch|infer|eval|quanti|score|scoring|test|bench": _AGAIN,
-}
-_SERVING_KINDS = {
-    "deployment",
-    "replicaset",
-    "statefulset",
-    "daemonset",
-    "inferenceservice",
-    "rayservice",
-    "rollout",
-    "llminferenceservice",
-}
-_TRAINING_KINDS = {
-    "pytorchjob",
-    "tfjob",
-    "mpijob",
-    "xgboostjob",
-    "paddlejob",
-    "jaxjob",
-    "trainjob",
-    "rayjob",
-    "jobset",
-}
-_BATCH_KINDS = {
-    "job",
-    "cronjob",
-    "workflow",
-    "cronworkflow",
-    "sparkapplication",
-    "trial",
-    "experiment",
-    "pipelinerun",
-    "taskrun",
-    "vcjob",
-    "appwrapper",
-}
+# names of jobs whose runs can be repeated
+_BATCH = re.compile(
+    r"sweep|hpo|tune|tuning|ablation|trial|experiment|grid"
+    r"|preproc|etl|feature|embed|tokeni|encoding|transcod|ingest|convert"
+    r"|batch|infer|eval|quanti|score|scoring|test|bench",
+    re.IGNORECASE,
+)
+# kinds of workloads
+SERVING = re.compile(
+    r"(deployment|replicaset|statefulset|daemonset|rollout"
+    r"|inferenceservice|llminferenceservice|rayservice)/",
+    re.IGNORECASE,
+)
+_TRAINING_KIND = re.compile(
+    r"(pytorchjob|tfjob|mpijob|xgboostjob|paddlejob|jaxjob|trainjob|rayjob|jobset)/", re.IGNORECASE
+)
+_BATCH_KIND = re.compile(
+    r"(job|cronjob|workflow|cronworkflow|pipelinerun|taskrun"
+    r"|sparkapplication|trial|experiment|vcjob|appwrapper)/",
+    re.IGNORECASE,
+)
 
 SAFE, NEEDS_WORK, NOT = "safe", "needs_work", "not"
-FREE = "GPUs that nobody held: better not there at all"
-DEAR = "interrupted so often, it would cost as much as on demand, or more"
+FREE = "unallocated GPUs: better not there at all"
+COSTLY = "interrupted so often that it would cost at least as much as on demand"
 RERUN = (
-    "batch work: doing interrupted runs again would cost more than spot saves; with checkpoints it could move"
+    "batch work: repeating interrupted runs would cost more than spot saves; with checkpoints it could move"
 )
 
 
 class Advice(NamedTuple):
-    """`suits` is SAFE, NEEDS_WORK or NOT; `starts_over`: no checkpoint of it is known, an interruption costs a whole run."""
+    """`suits` is SAFE, NEEDS_WORK or NOT. `starts_over`: without known checkpoints, an interruption costs a whole run."""
 
     suits: str
     why: str
@@ -69,48 +49,40 @@ class Advice(NamedTuple):
 
 
 def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoints: str = "") -> Advice:
-    """What a workload called `Kind/name`, of the type that inventory takes it for, should do about spot.
+    """Whether a workload `Kind/name` suits spot.
 
-    `checkpoints` says how it is known to go on after an interruption, if it is.
+    `workload_type` is the type that inventory assigns. `checkpoints` states why the workload continues after an interruption,
+    if it does.
     """
     kind, _, name = workload.partition("/")
-    kind = kind.lower()
-    if (
-        workload_type == "development"
-        or kind == "notebook"
-        or _NOTEBOOK.search(name)
-        or _NOTEBOOK.search(namespace)
-    ):
-        return Advice(NOT, "a notebook: its state is lost when it is interrupted")
-    if workload_type == "inference" or kind in _SERVING_KINDS:
+    is_notebook = kind.lower() == "notebook" or _NOTEBOOK.search(name) or _NOTEBOOK.search(namespace)
+    if workload_type == "development" or is_notebook:
+        return Advice(NOT, "a notebook: an interruption loses its state")
+    if workload_type == "inference" or SERVING.match(workload):
         return Advice(NOT, "serving: requests fail while a replica is replaced")
-    if kind in _BATCH_KINDS | _TRAINING_KINDS:
+    is_batch = _BATCH_KIND.match(workload)
+    if is_batch or _TRAINING_KIND.match(workload):
         if checkpoints:
-            return Advice(SAFE, f"it goes on from its checkpoints: {checkpoints}")
-        reasons = [why for pattern, why in _BATCH.items() if re.search(pattern, name, re.IGNORECASE)]
-        if kind in _BATCH_KINDS and (reasons or workload_type == "batch"):
-            return Advice(SAFE, [*reasons, _AGAIN][0], starts_over=True)
+            return Advice(SAFE, f"it continues from its checkpoints: {checkpoints}")
+        if is_batch and (workload_type == "batch" or _BATCH.search(name)):
+            return Advice(SAFE, "batch work: an interrupted run is repeated", starts_over=True)
         return Advice(NEEDS_WORK, "training without known checkpoints: it would start over")
-    if kind == "pod":
-        return Advice(NEEDS_WORK, "a bare pod: nothing starts it again")
-    return Advice(
-        NEEDS_WORK, f"gpucost does not know what a {kind or 'workload'} does when it is interrupted"
-    )
+    return Advice(NEEDS_WORK, f"{kind or 'a workload'}: unknown whether an interrupted run is started again")
 
 
 def suitability(question: SpotQuery) -> dict[Workload, Advice]:
-    """What each workload should do. All of what options describe moves."""
-    fleet = question.usage.fleet
-    resumed = {pod.owner for pod in fleet.pods if pod.resumes}
-    given = "--checkpoint-minutes says so" if "checkpoint_minutes" in question.options.given else ""
+    """The advice for each workload. All work that options describe is safe."""
+    pods, config = question.usage.fleet.pods, question.config
+    resumed = {pod.owner for pod in pods if pod.resumes}
+    given = "--checkpoint-minutes is given" if "checkpoint_minutes" in question.options.given else ""
     advices = {}
-    for owner, pod in {pod.owner: pod for pod in fleet.pods}.items():
+    for owner, pod in {pod.owner: pod for pod in pods}.items():
         names = (pod.workload, pod.workload.partition("/")[2])
         if question.usage.is_described:
             advices[owner] = Advice(SAFE, "")
-        elif any(fnmatchcase(name, glob) for glob in question.config.spot.interruptible for name in names):
-            advices[owner] = Advice(SAFE, "goes on after an interruption, as [spot] interruptible says")
+        elif any(fnmatchcase(name, glob) for glob in config.spot.interruptible for name in names):
+            advices[owner] = Advice(SAFE, "listed under [spot] interruptible")
         else:
-            checkpoints = "it went on from one before" if owner in resumed else given
+            checkpoints = "a run resumed from one" if owner in resumed else given
             advices[owner] = advise(pod.workload, pod.namespace, pod.workload_type, checkpoints)
     return advices

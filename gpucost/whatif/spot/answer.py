@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from operator import mul
-from typing import TYPE_CHECKING, Annotated, Any
+from operator import attrgetter, mul
+from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpucostError, UsageError
-from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.records import grouped, record
 from gpucost.whatif import flags
@@ -24,97 +23,58 @@ from gpucost.whatif.answer import (
     Position,
     Range,
     Rows,
+    Texts,
     old_prices,
     priced,
+    stated,
     today_of,
 )
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, kept, node_price, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, Workload
-from gpucost.whatif.spot.advice import DEAR, NEEDS_WORK, NOT, RERUN, SAFE, Advice
+from gpucost.whatif.spot.advice import COSTLY, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market, find_instance, read_price, read_rates
-from gpucost.whatif.spot.moves import (
-    Moved,
-    Moves,
-    SpotOptions,
-    SpotQuery,
-    base_name,
-    movable,
-    rate_assumption,
-)
-from gpucost.whatif.spot.parts import ENDLESS, Part, outcome, parts_of, savings_by_rate
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
+from gpucost.whatif.spot.parts import ENDLESS, Part, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
 
+_ORDER = (SAFE, NEEDS_WORK, NOT)
+_STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"
+_ENDS = "between the 5 and 95 % ends of the rate of interruptions"
 
-def _mean(rows: Sequence[Any], value: Callable[[Any], Any]) -> Any:
-    """The mean of parts or nodes over their node-hours; of equal values that value, to the last digit."""
-    values = [value(row) for row in rows]
+
+def _mean(rows: Sequence[Any], name: str) -> Any:
+    """The mean of an attribute of parts or nodes, weighted by node-hours; for equal values that value, to the last digit."""
+    values = list(map(attrgetter(name), rows))
     if len(set(values)) == 1:
         return values[0]
     hours = [row.hours for row in rows]
     return sum(map(mul, values, hours)) / sum(hours)
 
 
-def _mean_rate(parts: Sequence[Part]) -> Rate:
-    """How often the work's nodes are interrupted on average; a rate that an option gives has no ends."""
-    low, high = _mean(parts, lambda part: part.rate.low), _mean(parts, lambda part: part.rate.high)
-    return Rate(_mean(parts, lambda part: part.rate.per_hour), "", low=low, high=high)
-
-
-def _break_even(parts: Sequence[Part]) -> float | None:
-    """The rate at which the work costs as much on spot as today; None without one."""
-    today = sum(float(part.today) for part in parts)
-    return crossing(lambda rate: sum(part.cost_at(rate) for part in parts), today)
-
-
-def _gang(parts: Sequence[Part]) -> int:
-    """How many nodes the work needs at once, on average."""
-    nodes: float = _mean(parts, lambda part: part.gang)
-    return max(1, round(nodes))
-
-
-def _break_even_sentences(parts: Sequence[Part], even: float | None, rate: Rate) -> Iterator[str]:
-    """The rate at which spot costs as much as on demand, next to the rate assumed."""
-    if even is None and sum(part.cost_at(0.0) for part in parts) < total(part.today for part in parts):
-        yield "spot costs less than on demand however often it is interrupted"
-    elif even is None:
-        yield "spot costs as much as on demand even if nothing is interrupted: there is no break-even"
-    else:
-        yield f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour"
-        if (nodes := _gang(parts)) > 1 and not parts[0].options.on_demand_share:
-            yield f"a gang of {nodes} nodes stops {_STOPS}"
-        ends = "" if rate.low is None else f" ({rate.low:,.4g} to {rate.high:,.4g})"
-        yield f"the rate assumed here is {rate.per_hour:,.4g}{ends}"
-
-
-def _best_interval(parts: Sequence[Part], rate: Rate) -> float | None:
-    """The minutes between checkpoints that cost least; None if they cost nothing, or nothing is lost."""
-    options = parts[0].options
-    write = options.checkpoint_write_minutes
-    mean_write = _mean(parts, lambda part: 0.0 if part.advice.starts_over else write)
-    written = replace(options, checkpoint_write_minutes=mean_write)
-    hours = daly_interval(written.work(rate.per_hour, options.hits(_gang(parts)), parts[0].provider))
-    return hours and round(hours * 60, 6)
-
-
 def answer(question: SpotQuery) -> Answer:
-    """What moving the usage costs, with interruptions. Only what suits spot moves.
+    """The cost of the usage on spot, with interruptions. Only work that suits spot moves.
 
-    Raises GpucostError if nothing can be moved.
+    Raises GpucostError if no node can move.
     """
-    usage = question.usage
+    usage, options = question.usage, question.options
     moved, stays = movable(question)
-    items = list(moved.values())
+    if not moved:
+        raise GpucostError(
+            f"no on-demand usage of {usage.scope_name} in {usage.period_name} can be moved: "
+            + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
+            "--spot-price gives a price; --month names another period",
+        )
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
     suited = parts_of(question, moved)
-    # the break-even is of all work that suits spot, whatever the rate; figures are of other work only if none does
+    # the break-even covers all work that suits spot, at any rate of its own; other work only if none does
     owned = [part for part in suited if part.owner]
     fixed = [part for part in owned if part.advice.suits == SAFE] or owned or suited
     parts = suited if usage.is_described else list(map(_judged, suited))
@@ -123,226 +83,234 @@ def answer(question: SpotQuery) -> Answer:
         savings[part.advice.suits] += part.saving
     safe = [part for part in parts if part.advice.suits == SAFE]
     ranges, time = _ends(safe, today)
-    even, rate = _break_even(fixed), _mean_rate(fixed)
-    if interval := _best_interval(fixed, rate):
+    rates, break_even = _rates(fixed, options)
+    if interval := rates["optimal_checkpoint_minutes_daly"]:
         time.append(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
     return Answer(
         kind="spot",
-        title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, items)}",
+        title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved, fixed)}",
         period=usage.period_name,
         today=today,
         scenario=replace(today, cost=today.cost - savings[SAFE]),
-        figures={
-            "interruptions_per_hour": rate.per_hour,
-            "interruptions_per_hour_low": rate.low,
-            "interruptions_per_hour_high": rate.high,
-            "break_even_interruptions_per_hour": even,
-            "optimal_checkpoint_minutes_daly": interval,
-            "saving_by_suitability": savings,
-        },
+        figures=rates | {"saving_by_suitability": savings},
         assumptions=(
-            *(usage.assumptions or _price_assumptions(items, usage.currency)),
-            *_rate_assumptions(items),
-            *question.options.assumptions(item.node.provider for item in items),
+            *usage.assumptions,
+            *_price_assumptions(moved, usage.currency),
+            *_rate_assumptions(moved),
+            *stated(options),
             *_starting_over(fixed),
         ),
         ranges=ranges,
-        break_even=tuple(_break_even_sentences(fixed, even, rate)),
+        break_even=break_even,
         time=tuple(time),
         findings=tuple(_findings(fixed, safe, stays)),
         tables=(savings_by_rate(fixed), *(() if usage.is_described else _workloads(parts))),
     )
 
 
+def _rates(parts: Sequence[Part], options: SpotOptions) -> tuple[dict[str, Any], Texts]:
+    """The assumed rate, the break-even and Daly's interval of the work as figures, and sentences about them."""
+    rate, low, high = (_mean(parts, f"rate.{end}") for end in ("per_hour", "low", "high"))
+    gang = max(1, round(_mean(parts, "gang")))
+    work = options.work(rate, options.hits(gang))
+    # work that starts over writes no checkpoints
+    write = work.write * (1 - _mean(parts, "advice.starts_over"))
+    hours = daly_interval(replace(work, write=write))
+    on_demand = float(total(part.today for part in parts))
+    even = crossing(lambda per_hour: sum(part.cost_at(per_hour) for part in parts), on_demand)
+    figures = {
+        "interruptions_per_hour": rate,
+        "interruptions_per_hour_low": low,
+        "interruptions_per_hour_high": high,
+        "break_even_interruptions_per_hour": even,
+        "optimal_checkpoint_minutes_daly": hours and round(hours * 60, 6),
+    }
+    if even is None:
+        none = "the break-even is missing: spot costs less, or more, than on demand at every rate of interruptions"
+        return figures, (none,)
+    ends = "" if low is None else f" ({low:,.4g} to {high:,.4g})"
+    texts = (
+        f"spot costs as much as on demand at {even:,.4g} interruptions per node-hour",
+        f"the assumed rate is {rate:,.4g}{ends}",
+    )
+    return figures, texts if options.hits(gang) == 1 else (*texts, f"a gang of {gang} nodes stops {_STOPS}")
+
+
 def _ends(parts: Sequence[Part], today: Position) -> tuple[tuple[Range, ...], list[str]]:
-    """Between which ends cost and time of what moves lie, and what it does to time."""
+    """The range of the cost, and how much longer the work that moves takes."""
     if not parts:
         return (), []
-    low, middle, high = (outcome(parts, end) for end in ("low", "middle", "high"))
-    time = [f"what moves takes {middle[1]:.2f} % longer, waits for capacity included"]
+    longer = sum(part.longer_hours for part in parts) / sum(part.hours for part in parts)
+    time = [f"the work that moves takes {longer * 100:.2f} % longer, waits for capacity included"]
+    low, high = sum(part.low for part in parts), sum(part.high for part in parts)
     if low == high:
         return (), time
-    if math.isinf(high[0]):
-        return (), [*time, "interrupted as often as the high end says, it would practically never end"]
-    least, most = (kept(float(today.cost) + more) for more, _ in (low, high))
-    cost = Range("scenario cost", least, most, today.currency, _ENDS)
-    return (cost, Range("time", round(low[1], 2), round(high[1], 2), "% longer", _ENDS)), time
+    if math.isinf(high):
+        return (), [*time, "at the high end of the rate it would practically never end"]
+    stays = float(today.cost - total(part.today for part in parts))
+    return (Range("scenario cost", kept(stays + low), kept(stays + high), today.currency, _ENDS),), time
 
 
 def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, int]) -> Iterator[str]:
-    """What speaks against the move, and what stays."""
+    """Reasons against the move, and the nodes that stay."""
     if total(part.there for part in fixed) >= total(part.today for part in fixed):
-        yield "spot costs as much as on demand here, or more: there is no discount"
+        yield "spot costs at least as much as on demand: it has no discount here"
     if not safe:
-        yield "nothing here is both safe to move and cheaper on spot: no saving is counted"
+        yield "no work here is both safe to move and cheaper on spot: no saving is counted"
     for why, count in sorted(stays.items()):
         yield f"{count} node(s) stay as they are: {why}"
 
 
 def _judged(part: Part) -> Part:
-    """The same part; work that would cost as much on spot at its own rate, or more, stays."""
+    """The same part; work that costs at least as much on spot at its own rate stays."""
     if part.advice.suits == NOT or part.saving > 0:
         return part
-    return replace(part, advice=Advice(NEEDS_WORK, RERUN) if part.advice.starts_over else Advice(NOT, DEAR))
+    return replace(part, advice=Advice(NEEDS_WORK, RERUN) if part.advice.starts_over else Advice(NOT, COSTLY))
 
 
 def advised_to_stay(question: SpotQuery) -> set[Workload]:
     """Workloads on demand that would cost as much on spot, or more, or lose state, and those under a commitment."""
-    fleet, moved = question.usage.fleet, Moves()
-    with suppress(GpucostError):
-        moved, _ = movable(question)
+    fleet, (moved, _) = question.usage.fleet, movable(question)
     parts = map(_judged, parts_of(question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
-    nodes = {key: node for key, node in fleet.by_name.items() if node.capacity_type == "on_demand"}
-    pods = [(pod.owner, nodes[pod.place]) for pod in fleet.pods if pod.place in nodes]
-    going = set()
-    for owner, node in pods:
-        is_committed = any(price.is_committed for price in node.prices)
-        is_kept = is_committed or (node.key in moved and owner not in leaving)
-        if not is_kept:
-            going.add(owner)
-    return {owner for owner, _ in pods} - going
+    able = {item.node.key for item in moved}
+    nodes, owners, going = fleet.by_name, set(), set()
+    for pod in fleet.pods:
+        node = nodes[pod.place]
+        if node.capacity_type == "on_demand":
+            owners.add(pod.owner)
+            is_committed = any(price.is_committed for price in node.prices)
+            is_kept = is_committed or (node.key in able and pod.owner not in leaving)
+            if not is_kept:
+                going.add(pod.owner)
+    return owners - going
 
 
-_ORDER = (SAFE, NEEDS_WORK, NOT)
-_STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"
-_ENDS = "between the 5 and 95 % ends of the rate of interruptions"
-
-
-def _old_prices(question: SpotQuery, moved: Collection[Moved]) -> str:
-    """Which prices of nodes that can move are old, for a title."""
+def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str:
+    """The old prices of nodes with work of these parts, for a title."""
     last = from_ms(max(item.node.to_ms for item in moved))
     at = datetime.now(UTC) if question.usage.is_described else last
+    owners = {part.owner for part in parts}
     dated: list[tuple[str, Price]] = []
     for item in moved:
-        dated += [(item.name, price) for price in (*item.there.prices, *item.node.prices)]
+        if None in owners or not owners.isdisjoint(pod.owner for pod in item.pods):
+            dated += [(item.name, price) for price in (*item.there.prices, *item.node.prices)]
     return old_prices(dated, at.date(), question.config.prices.stale_after_days)
 
 
 def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
-    """How much work an interruption costs workloads without checkpoints."""
+    """The work that an interruption costs workloads without checkpoints."""
     over = [part for part in parts if part.advice.starts_over]
     if over:
-        hours = round(_mean(over, lambda part: part.run_hours), 2)
+        hours = round(_mean(over, "run_hours"), 2)
         name = "without known checkpoints a run starts over: its length"
         yield Assumption(name, hours, "hours", "store, mean")
 
 
 def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
-    """What is on nodes that could move, runs of one name together: what suits spot first, then by cost."""
+    """Work on nodes that could move, runs of one name together: work that suits spot first, then by cost."""
     alike: dict[tuple[str, str, Advice], list[Part]] = defaultdict(list)
     for part in parts:
         _, namespace, workload = part.owner or ("", "", "unallocated")
-        alike[namespace, base_name(workload), part.advice].append(part)
+        # `Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`
+        alike[namespace, re.sub(r"[-_.]\d+$", "-*", workload), part.advice].append(part)
     rows: list[tuple[int, Decimal, Line]] = []
     for (namespace, workload, advice), several in alike.items():
         today, saving = total(part.today for part in several), total(part.saving for part in several)
         money = (round(amount, 2) for amount in (today, today - saving, saving))
         gang = max(part.gang for part in several)
-        suits = advice.suits.replace("_", " ")
-        line: Line = (namespace, workload, suits, gang, *money, advice.why)
+        line: Line = (namespace, workload, advice.suits.replace("_", " "), gang, *money, advice.why)
         rows.append((_ORDER.index(advice.suits), -today, line))
     columns = ("namespace", "workload", "suits spot", "nodes at once", "today", "scenario", "saving", "why")
     lines = [line for *_, line in sorted(rows, key=lambda row: row[:2])]
     return Rows.top("Workloads on nodes that could move", columns, lines, "and {} more")
 
 
-def _price_assumptions(moved: Iterable[Moved], currency: str) -> Iterator[Assumption]:
-    """One price per instance type: the mean over its nodes' hours."""
-    priced_nodes = ((item.name, item.there.prices[0], item.there) for item in moved)
-    alike = grouped(((name, price.source, price.as_of), node) for name, price, node in priced_nodes)
-    for (name, source, as_of), nodes in sorted(alike.items(), key=lambda entry: str(entry[0])):
-        price = round(_mean(nodes, lambda node: node.mean_price), 6)
-        yield Assumption(f"price of {name} there", price, f"{currency} per node-hour", source, as_of)
+def _price_assumptions(moved: Moves, currency: str) -> Iterator[Assumption]:
+    """One price per instance type and source: the mean over its nodes' hours."""
+    first = ((item.name, item.there.prices[0], item.there) for item in moved)
+    alike = grouped(((name, price.source, price.as_of), node) for name, price, node in first)
+    for (name, source, as_of), nodes in sorted(alike.items(), key=str):
+        price = round(_mean(nodes, "mean_price"), 6)
+        yield Assumption(f"spot price of {name}", price, f"{currency} per node-hour", source, as_of)
 
 
-def _rate_assumptions(moved: Sequence[Moved]) -> Iterator[Assumption]:
-    """One rate per instance type and region, or the only one."""
+def _rate_assumptions(moved: Moves) -> Iterator[Assumption]:
+    """One rate per instance type and region."""
     rates = {(item.name, item.node.region): item.rate for item in moved}
-    if len(set(rates.values())) == 1:
-        yield rate_assumption(moved[0].rate)
-        return
     for (name, _), rate in sorted(rates.items(), key=str):
         yield rate_assumption(rate, f"interruptions of {name}")
 
 
 @record
 class Described(DescribedNodes):
-    """What options say of a fleet; prices are per node or per GPU, None is not given."""
+    """A fleet that options describe; prices are per node or per GPU."""
 
     spot_price: flags.SpotPrice | None = None
     price_per: flags.Per = flags.PricePer.node
-    zone: Annotated[str | None, Option("Zone of the instance type.", "ZONE")] = None
     gpus: flags.Gpus | None = None
     hours: flags.Hours | None = None
 
 
 def find_place(con: DuckDBPyConnection, fleet: Described) -> tuple[Place, int]:
-    """Where the instance type is bought, nowhere without one, and its GPUs. Raises UsageError for a type that is not known."""
+    """The place of the instance type (empty without one), and its GPUs. Raises UsageError for an unknown type."""
     if fleet.instance_type is None:
-        if fleet.region or fleet.zone:
-            raise UsageError(
-                "--region and --zone say where an --instance-type is",
-                "give --instance-type, or leave them out",
-            )
+        if fleet.region:
+            raise UsageError("--region needs an --instance-type", "give it, or leave out --region")
         return Place(""), fleet.gpus or GPUS_PER_NODE
     provider, name, gpus = find_instance(con, fleet.instance_type)
     if gpus != int(gpus) or fleet.gpus not in (None, gpus):
         raise UsageError(
             f"{name} has {gpus:g} GPUs",
-            "leave out --gpus; of a part of a GPU give prices, and no --instance-type",
+            "leave out --gpus; for a part of a GPU give prices, and no --instance-type",
         )
-    return Place(name, provider, fleet.region, fleet.zone), int(gpus)
+    return Place(name, provider, fleet.region), int(gpus)
 
 
 def described(
     con: DuckDBPyConnection, settings: Config, options: SpotOptions, fleet: Described, rate: Rate | None
 ) -> SpotQuery:
-    """One of the nodes that options describe, moved to spot: its prices from options first, else of the store and the catalog.
+    """One of the nodes that options describe: its prices from options first, otherwise from the store and the catalog.
 
-    Raises UsageError where a price is missing, the checkpoint interval is longer than the job, or it would never end.
+    Raises UsageError if a price is missing, the checkpoint interval is longer than the job, or the job would never end.
     """
     place, gpus = find_place(con, fleet)
     rate = rate or read_rates(con)(place)
 
     def price(kind: str, given: Decimal | None) -> Price:
+        """The price per node-hour: the option, otherwise a known price."""
         if given is not None:
             return Price(node_price(given, fleet.price_per, gpus), "option")
         if place.instance_type and (listed := read_price(con, settings, place, gpus, kind)):
             return listed
         raise UsageError(
             f"--{kind.replace('_', '-')}-price is missing",
-            f"give it, or --instance-type and --region of a place whose price in {settings.currency} is known",
+            f"give it, or --instance-type and --region of a place with a known price in {settings.currency}",
         )
 
     on_demand, spot = price("on_demand", fleet.on_demand_price), price("spot", fleet.spot_price)
-    nodes, hours, unit = (
-        fleet.nodes or 1,
-        fleet.hours or HOURS_PER_MONTH,
-        f"{settings.currency} per node-hour",
-    )
+    nodes, hours = fleet.nodes or 1, fleet.hours or HOURS_PER_MONTH
     if options.checkpoint_minutes > hours * 60 * (1 + 1e-9):
         raise UsageError(
             f"a checkpoint every {options.checkpoint_minutes:g} minutes is longer than the job of {hours:g} hours",
             "give --checkpoint-minutes up to the job's length, or more --hours",
         )
-    if exact(options.work(rate.per_hour, options.hits(nodes), place.provider)) > ENDLESS:
+    if exact(options.work(rate.per_hour, options.hits(nodes))) > ENDLESS:
         raise UsageError(
-            "interrupted so often, this work would practically never end",
-            "more checkpoints, or fewer interruptions per hour",
+            "at this rate of interruptions the work would practically never end",
+            "give more checkpoints, or fewer interruptions per hour",
         )
-    name = place.instance_type or "described nodes"
-    # its hours begin at the epoch: what they cost does not depend on when they are
+    # its hours begin at the epoch: their cost does not depend on when they are
     end = max(1, round(hours * MS_PER_HOUR))
     kind = place.instance_type or None
     node = Node("work", gpus, 0, end, (on_demand,), provider=place.provider, instance_type=kind)
+    name = kind or "described nodes"
     usage = Usage(
         Fleet((node,), (Pod(node.name, "Job/work", gpus, 0, end),)),
         settings.currency,
         f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
         f"{name} in {place.region}" if place.region else name,
         times=nodes,
-        assumptions=(priced("on-demand price", on_demand, unit), priced("spot price", spot, unit)),
+        assumptions=(priced("on-demand price", on_demand, f"{settings.currency} per node-hour"),),
     )
-    market = Market(rate=lambda _: rate, price=spot)
-    return SpotQuery(usage, market, settings, options)
+    return SpotQuery(usage, Market(rate=lambda _: rate, price=spot), settings, options)

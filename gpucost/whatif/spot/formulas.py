@@ -1,4 +1,4 @@
-"""Work on spot, in closed forms: its cost, its time, and the rates at which it pays."""
+"""Closed forms of work on spot: paid time, the best checkpoint interval, and the break-even rate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from gpucost.records import record
 
-# Rates that break-evens are looked for in, interruptions per node-hour: one in a million years to one in a third of a second.
+# Bounds of break-even rates in interruptions per node-hour: one in a million years, one in a third of a second.
 _LOWEST, _HIGHEST = 1e-10, 1e4
-_STEP = 2.0
 _BISECTIONS = 80
 # exp() of more has no float
 _LARGEST = 700.0
@@ -17,18 +16,16 @@ _LARGEST = 700.0
 
 @record
 class Work:
-    """How work goes on spot. Times in hours, `per_hour` in interruptions per node-hour.
+    """How work runs on spot. Times in hours, `per_hour` in interruptions per node-hour.
 
     A gang stops when any of its nodes does: `hits` times as often as one node. Every `checkpoint` hours of work a
-    checkpoint takes `write` hours; after an interruption `restart` hours pass before work goes on; all of them are paid.
-    A checkpoint that fits the `notice` leaves nothing lost but the time it takes.
+    checkpoint takes `write` hours; after an interruption `restart` hours pass before work continues. All of them are paid.
     """
 
     per_hour: float
     checkpoint: float
     write: float = 0.0
     restart: float = 0.0
-    notice: float = 0.0
     hits: float = 1.0
 
     @property
@@ -36,35 +33,26 @@ class Work:
         """Interruptions of the gang per hour."""
         return self.per_hour * self.hits
 
-    @property
-    def is_noticed(self) -> bool:
-        """Whether a checkpoint fits the notice, so that no work is lost."""
-        return self.notice > 0 and self.write <= self.notice
-
 
 def exact(work: Work) -> float:
-    """Hours that nodes are up, and paid, per useful hour for exponential interruptions; infinite if nothing is ever finished.
+    """Paid hours per useful hour for exponential interruptions; infinite if no interval is ever finished.
 
-    (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = hλ. If the notice fits a checkpoint, a life of T hours leaves
-    max(T - r - w, 0) hours of work, of which e^{-Λ(r+w)}/Λ are to be expected: (1 + w/c) e^{Λ(r+w)}.
+    (1/Λ) e^{Λr} (e^{Λ(c+w)} - 1) / c with Λ = hλ.
     """
-    rate, overhead = work.gang_rate, 1 + work.write / work.checkpoint
-    at_once = work.write if work.is_noticed else work.checkpoint + work.write
-    # that must pass without an interruption for anything to be won
-    if rate * (work.restart + at_once) > _LARGEST:
+    rate, interval = work.gang_rate, work.checkpoint + work.write
+    exponent = rate * interval
+    if rate * work.restart + exponent > _LARGEST:
         return math.inf
-    if work.is_noticed:
-        return overhead * math.exp(rate * (work.restart + work.write))
-    exponent = rate * at_once
-    return overhead * math.exp(rate * work.restart) * (math.expm1(exponent) / exponent if exponent else 1.0)
+    lost = math.expm1(exponent) / exponent if exponent else 1.0
+    return (1 + work.write / work.checkpoint) * math.exp(rate * work.restart) * lost
 
 
 def daly_interval(work: Work) -> float | None:
-    """The hours between checkpoints that cost least, as Daly approximates them.
+    """The hours between checkpoints that cost least, by Daly's approximation.
 
-    None where checkpoints cost nothing (the more the better), or nothing is ever lost (the fewer the better).
+    None if checkpoints cost nothing (the more the better), or interruptions never happen (the fewer the better).
     """
-    if work.write == 0 or work.gang_rate == 0 or work.is_noticed:
+    if work.write == 0 or work.gang_rate == 0:
         return None
     mean = 1 / work.gang_rate
     half = work.write / (2 * mean)
@@ -74,7 +62,7 @@ def daly_interval(work: Work) -> float | None:
 
 
 def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
-    """Where `is_low` ends to hold, between both."""
+    """The value between both at which `is_low` stops to hold."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_low(middle) else (low, middle)
@@ -82,12 +70,12 @@ def bisected(low: float, high: float, is_low: Callable[[float], bool]) -> float:
 
 
 def crossing(cost: Callable[[float], float], target: float) -> float | None:
-    """The lowest rate at which `cost` reaches `target`, from below; None where it is above at once, or never."""
+    """The lowest rate at which `cost` rises to `target`; None if it is above at once, or never rises so far."""
     if cost(0.0) >= target:
         return None
-    low, high = 0.0, _LOWEST
+    high = _LOWEST
     while cost(high) < target:
-        low, high = high, high * _STEP
+        high *= 2
         if high > _HIGHEST:
             return None
-    return bisected(low, high, lambda rate: cost(rate) < target)
+    return bisected(high / 2, high, lambda rate: cost(rate) < target)

@@ -1,4 +1,4 @@
-"""Interruptions of spot instances: published rates by family, and the posterior after own evidence."""
+"""Interruptions of spot instances: published rates by family, and the posterior with own evidence."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from gpucost.whatif.spot.formulas import bisected
 
 
 class Place(NamedTuple):
-    """Where a node is, or would be; an instance type in any case of letters, None what is not known."""
+    """The place of a node; the instance type in upper or lower case, None if unknown."""
 
     instance_type: str
     provider: str | None = None
     region: str | None = None
-    zone: str | None = None
 
 
 @record
 class Rate:
-    """Interruptions per node-hour with their 5 and 95 % ends, None if not known, and the source."""
+    """Interruptions per node-hour with their 5 and 95 % ends (None if unknown), and the source."""
 
     per_hour: float
     source: str
@@ -32,12 +31,12 @@ class Rate:
     high: float | None = None
 
 
-# The ends of ranges.
+# Quantiles of ranges.
 _LOW, _HIGH = 0.05, 0.95
 
 
 def family_of(instance_type: str) -> str:
-    """The family of an instance type: `p4d` of p4d.24xlarge, `a2` of a2-highgpu-8g; a name without parts is its own."""
+    """The family of an instance type: `p4d` for p4d.24xlarge, `a2` for a2-highgpu-8g."""
     return re.split(r"[.-]", instance_type.lower())[0]
 
 
@@ -52,7 +51,7 @@ class Evidence:
 
 
 def prior_rate(place: Place, eviction_band: str | None = None, seen_on: str | None = None) -> Rate:
-    """The published or derived rate of a place's family (pricing/interruptions.csv); a wide range without one.
+    """The published or derived rate of a place's family (pricing/interruptions.csv), otherwise a wide range.
 
     AWS: by the Spot Instance Advisor's band of the type in that region, otherwise the most frequent band of its family.
     Azure: by `eviction_band`, the low end of the published band in percent per hour, of the day `seen_on`.
@@ -71,14 +70,12 @@ def prior_rate(place: Place, eviction_band: str | None = None, seen_on: str | No
     as_of = {source["source_id"]: source["as_of"] for source in facts("sources.csv")}.get(row["source_id"])
     if eviction_band and row["band_low_percent"] == eviction_band:
         as_of = seen_on
-    source = row["derivation"]
-    if not row["provider"]:
-        source += f"; no rate of {f'{provider} {family}'.strip() or 'such nodes'} is published"
+    source = row["derivation"] + ("" if row["provider"] else "; no rate of its family is published")
     return Rate(rate, source, as_of, low, high)
 
 
 def _advisor_band(place: Place) -> str | None:
-    """The low end of the type's band in percent a month."""
+    """The low end of the type's band in percent per month."""
     family = family_of(place.instance_type)
     alike = [row for row in facts("interruption.csv") if family_of(row["instance_type"]) == family]
     in_region = [row for row in alike if row["region"] == place.region]
@@ -88,9 +85,9 @@ def _advisor_band(place: Place) -> str | None:
 
 
 def posterior(prior: Rate, own: Evidence) -> Rate:
-    """The rate after own evidence of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
+    """The rate with own evidence of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
 
-    The middle counts reclaims per node-hour, the upper end all ends per pool-hour: nodes of a pool are taken together.
+    The middle counts reclaims per node-hour, the upper end all ends per pool-hour: nodes of a pool count once.
     Conjugate prior: A. Gelman et al., Bayesian Data Analysis, 3rd ed., section 2.6.
     """
     if not own.node_hours:
@@ -116,13 +113,13 @@ def _shape(rate: Rate) -> float:
 
 
 def gamma_quantile(shape: float, share: float) -> float:
-    """The value below which this share of a gamma distribution of rate 1 lies."""
+    """The quantile of a gamma distribution of rate 1."""
     high = shape + 10 * math.sqrt(shape) + 10
     return bisected(0.0, high, lambda value: _gamma_share(shape, value) < share)
 
 
 def _gamma_share(shape: float, value: float) -> float:
-    """The share of a gamma distribution below a value: its series (NIST Handbook of Mathematical Functions, 8.11.4)."""
+    """The cumulative gamma distribution of rate 1 by its series (NIST Handbook of Mathematical Functions, 8.11.4)."""
     if value <= 0:
         return 0.0
     term = total = 1 / shape

@@ -1,4 +1,4 @@
-"""Prices of nodes on spot or on demand, as the price stages have them, and rates of interruptions."""
+"""Prices of nodes on spot or on demand by the rules of the price stages, and rates of interruptions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 @record
 class Market:
-    """What nodes would cost on spot, and how often spot is interrupted; prices are per node-hour.
+    """Prices of nodes on spot per node-hour, and rates of interruptions.
 
-    `price` (per node or per GPU, as `price_per` says) wins over all that is known.
-    `segments` are rows of prices by cluster and node, as `price_steps` takes them. `own` is what spot nodes cost in the
-    period, by instance type (lower-cased). `rate` says how often spot nodes of a place are interrupted.
+    `price` (per `price_per`) replaces all other prices. `segments` are rows of prices by cluster and node for `price_steps`.
+    `own` is the price of the fleet's spot nodes in the period by lower-cased instance type. `rate` returns the rate of a place.
     """
 
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
@@ -40,7 +39,7 @@ class Market:
     price_per: PricePer = PricePer.node
 
     def there(self, node: Node) -> Node | None:
-        """The node at its prices there: price book, spot history, own nodes, list price; None if a part of its life has none."""
+        """The node at its spot prices: price book, history, own nodes, list; None if a part of its life has no price."""
         if self.price:
             per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
             return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
@@ -51,7 +50,7 @@ class Market:
         return there if there.is_priced else None
 
 
-# What own spot nodes cost per hour in the period, weighted by time.
+# Price per hour of own spot nodes in the period, weighted by time.
 _OWN = """
 SELECT lower(n.instance_type), (sum(p.price_per_hour * p.span_ms::DECIMAL(14, 0)) / sum(p.span_ms))::DECIMAL(24, 12)
 FROM nodes AS n JOIN (
@@ -59,7 +58,7 @@ FROM nodes AS n JOIN (
 ) AS p USING (node_id)
 WHERE p.span_ms > 0 AND n.instance_type IS NOT NULL AND n.capacity_type = 'spot'
 GROUP BY ALL"""
-# Spot history is as old as its last change, and holds all the same.
+# Spot history is valid however long ago its last change was.
 _SEGMENTS = """
 SELECT n.cluster, n.node, s.from_ms, s.to_ms, s.price_per_hour, s.price_source = 'catalog' AS is_listed,
     s.origin || if(s.discounts IS NULL, '', ', less [[prices.discounts]]') AS price_source,
@@ -83,12 +82,12 @@ def read_market(con: DuckDBPyConnection, config: Config, period: Period) -> Mark
     return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own, read_rates(con))
 
 
-# A node that no store has; without a region it is in the only one that has a price.
+# A node outside the store; without a region it is in the only region with a price.
 _DESCRIBED = """
 INSERT INTO unlisted_nodes BY NAME
 SELECT 0 AS node_id, '' AS cluster, '' AS node, '' AS capacity_type, $gpus AS gpu_count,
     $now_ms AS up_from_ms, $now_ms + 1 AS up_to_ms,
-    provider, instance_type, gpu_model, $zone AS zone, coalesce($region, (
+    provider, instance_type, gpu_model, coalesce($region, (
         SELECT min(region)
         FROM (FROM catalog_prices UNION ALL BY NAME FROM list_prices)
         WHERE (lower(provider), lower(instance_type)) = ($provider, lower($instance_type)) AND region <> ''
@@ -104,7 +103,7 @@ FROM price_segments WHERE price_per_hour IS NOT NULL"""
 def read_price(
     con: DuckDBPyConnection, config: Config, place: Place, gpus: float, purchase_option: str
 ) -> Price | None:
-    """The price of a node in the place today; None if no price is known, or if the region is missing and there are several."""
+    """The price of a node in the place today; None without a price, or without a region if several have prices."""
     now = datetime.now(UTC)
     con.execute("CREATE OR REPLACE TEMP TABLE unlisted_nodes AS FROM nodes LIMIT 0")
     load_catalog(con)
@@ -117,7 +116,7 @@ def read_price(
 
 
 def read_rates(con: DuckDBPyConnection) -> Callable[[Place], Rate]:
-    """How often a place's spot nodes are interrupted: own nodes of its family of all months, on top of the published rate.
+    """The rate of a place: own spot nodes of its family in all months, on top of the published rate.
 
     An end counts if a pod held the node 10 minutes before, or later; evidence halves in 90 days.
     """
@@ -151,5 +150,4 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
     if name.lower() in known:
         return known[name.lower()]
     otherwise = "gpucost prices lists instance types; or give prices and --gpus instead"
-    hint = did_you_mean(name.lower(), sorted(known), otherwise, most=3, cutoff=0.5)
-    raise UsageError(f"no instance type {name!r} is known", hint)
+    raise UsageError(f"unknown instance type {name!r}", did_you_mean(name.lower(), sorted(known), otherwise))

@@ -7,114 +7,136 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import accumulate
+from typing import Any
 
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, merge
 from gpucost.records import grouped, record
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.avoidable import NOTHING
-from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.cost import NO_TIME, fleet_costs
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Fleet, Workload
-from gpucost.whatif.spot.advice import FREE, NOT, Advice, suitability
+from gpucost.whatif.spot.advice import FREE, NOT, SERVING, Advice, suitability
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
-from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, gangs
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery
 
-# Above this factor of time work practically never ends.
+# Above this factor of time, work practically never ends.
 ENDLESS = 1e3
-# Interruptions per node-hour at which savings are shown.
+# Interruptions per node-hour of the table of savings.
 RATES = (0.001, 0.01, 0.05, 0.15, 0.5)
-
-# a workload, how often its nodes are interrupted, and their provider
-PartKey = tuple[Workload | None, Rate, str | None]
 
 
 @record
 class Part:
-    """What a workload (None: unallocated) held of nodes with one rate, in node-hours, and the cost of it before and there.
+    """Node-hours of a workload (None: unallocated) at one rate of interruptions, and their cost today and there.
 
     `run_hours` is the length of its pods, weighted by length: the work that an interruption may cost.
     """
 
     owner: Workload | None
     rate: Rate
-    provider: str | None
     advice: Advice
     gang: int
+    run_hours: float
+    options: SpotOptions
     hours: float
     today: Decimal
     there: Decimal
-    options: SpotOptions
-    run_hours: float = 0.0
 
-    @property
-    def hits(self) -> float:
-        """How often it stops per interruption of a node."""
-        return self.options.hits(self.gang)
-
-    def work(self, per_hour: float, hits: float) -> Work:
-        """The work at a rate per node-hour; if it starts over it loses a whole run, and no notice helps it."""
-        work = self.options.work(per_hour, hits, self.provider)
+    def work(self, per_hour: float, hits: float | None = None) -> Work:
+        """The work at a rate per node-hour and stops per interruption of a node; work that starts over loses a whole run."""
+        work = self.options.work(per_hour, self.options.hits(self.gang) if hits is None else hits)
         if not self.advice.starts_over:
             return work
-        return replace(work, checkpoint=self.run_hours or work.checkpoint, write=0.0, notice=0.0)
+        return replace(work, checkpoint=self.run_hours or work.checkpoint, write=0.0)
 
     def cost_at(self, per_hour: float, hits: float | None = None) -> float:
         """Its cost there at a rate per node-hour; infinite if it would never end."""
         if self.owner is None:
             return float(self.there)
-        factor = exact(self.work(per_hour, self.hits if hits is None else hits))
+        factor = exact(self.work(per_hour, hits))
         if factor > ENDLESS:
             return math.inf
         share = self.options.on_demand_share
         return float(self.today) * share + float(self.there) * (1 - share) * factor
 
     @property
+    def low(self) -> float:
+        """Its cost there at the low end of its rate, if it stops as often as one node."""
+        return self.cost_at(self.rate.low or self.rate.per_hour, 1.0)
+
+    @property
+    def high(self) -> float:
+        """Its cost there at the high end of its rate."""
+        # each node of a gang is interrupted alone; with anchors on demand the rest continues
+        most_hits = 1.0 if self.options.on_demand_share else float(self.gang)
+        return self.cost_at(self.rate.high or self.rate.per_hour, most_hits)
+
+    @property
     def saving(self) -> Decimal:
-        """What moving saves; nothing if it would never end."""
+        """Today's cost less that on spot; nothing if it would never end."""
         cost = self.cost_at(self.rate.per_hour)
         return self.today - kept(cost) if math.isfinite(cost) else NOTHING
 
-    def at(self, end: str) -> tuple[float, float]:
-        """Interruptions per node-hour, and how often it stops for each: at the low or high end of its rate, or as given."""
-        # each node of a gang is interrupted alone; with anchors on demand the rest goes on
-        most_hits = 1.0 if self.options.on_demand_share else float(self.gang)
-        ends = {"low": (self.rate.low, 1.0), "high": (self.rate.high, most_hits)}
-        per_hour, hits = ends.get(end, (None, self.hits))
-        return self.rate.per_hour if per_hour is None else per_hour, hits
+    @property
+    def longer_hours(self) -> float:
+        """The hours that interruptions, checkpoints and waits for capacity add."""
+        work, wait = self.work(self.rate.per_hour), self.options.capacity_wait_minutes / 60
+        return self.hours * (exact(work) * (1 + work.gang_rate * wait) - 1)
 
 
 def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
-    """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet."""
-    fleet, times = question.usage.fleet, question.usage.times
-    gang_of, advices, runs = gangs(fleet), suitability(question), _run_hours(fleet)
-    hours: dict[PartKey, float] = defaultdict(float)
-    today: dict[PartKey, Decimal] = defaultdict(Decimal)
-    there: dict[PartKey, Decimal] = defaultdict(Decimal)
-    for item in moved.values():
-        before, after = (fleet_costs(Fleet((node,), item.pods)) for node in (item.node, item.there))
-        for owner, held in item.hours.items():
-            key = owner, item.rate, item.node.provider
-            hours[key] += held
-            today[key] += times * before.of(owner)
-            there[key] += times * after.of(owner)
+    """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet.
+
+    Costs are those of `fleet_costs` per node, before interruptions.
+    """
+    usage = question.usage
+    gang_of, advices, runs = gangs(usage.fleet), suitability(question), _run_hours(usage.fleet)
+    amounts: dict[tuple[Workload | None, Rate], list[tuple[Any, ...]]] = defaultdict(list)
+    for item in moved:
+        node = item.node
+        before, after = (fleet_costs(Fleet((at,), item.pods)) for at in (node, item.there))
+        held: dict[Workload | None, float] = defaultdict(float)
+        for pod in item.pods:
+            held[pod.owner] += pod.gpu_ms
+        capacity, taken = node.gpus * node.length_ms, sum(held.values())
+        # a node can be over-allocated at one time and empty at another
+        if not usage.is_narrowed and (capacity - taken >= NO_TIME or before.of(None)):
+            held[None] = max(capacity - taken, NO_TIME)
+        for owner, gpu_ms in held.items():
+            hours = gpu_ms * node.hours / max(capacity, taken)
+            amounts[owner, item.rate].append((hours, before.of(owner), after.of(owner)))
     parts = []
-    for key, held in hours.items():
-        owner, gang, run_hours, advice = key[0], 1, 0.0, Advice(NOT, FREE)
+    for (owner, rate), rows in amounts.items():
+        gang, run_hours, advice = 1, 0.0, Advice(NOT, FREE)
         if owner:
-            gang, run_hours, advice = gang_of[owner] * times, runs[owner], advices[owner]
-        parts.append(Part(*key, advice, gang, held, today[key], there[key], question.options, run_hours))
+            gang, run_hours, advice = gang_of[owner] * usage.times, runs[owner], advices[owner]
+        sums = (usage.times * sum(column) for column in zip(*rows, strict=True))
+        parts.append(Part(owner, rate, advice, gang, run_hours, question.options, *sums))
     return parts
 
 
+def gangs(fleet: Fleet) -> dict[Workload, int]:
+    """The most nodes that each workload held at one moment; 1 for replicas, which do not need each other."""
+    spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
+    steps: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
+    for (owner, _), on_node in spans.items():
+        for start, end in merge(on_node):
+            steps[owner] += [(start, 1), (end, -1)]
+    most = {owner: max(accumulate(step for _, step in sorted(held))) for owner, held in steps.items()}
+    return {owner: 1 if SERVING.match(owner[2]) else nodes for owner, nodes in most.items()}
+
+
 def _run_hours(fleet: Fleet) -> dict[Workload, float]:
-    """The length of each workload's pods, weighted by length: a long one loses more, and is hit more often."""
+    """The length of each workload's pods, weighted by length: a long pod loses more, and is hit more often."""
     lengths = grouped((pod.owner, pod.length_ms) for pod in fleet.pods)
     return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
 
 
 def savings_by_rate(parts: Sequence[Part]) -> Rows:
-    """What the work would save at five rates, with and without checkpoints; no cost if it would never end."""
+    """The saving at five rates, with and without checkpoints; None if the work would never end."""
     today = total(part.today for part in parts)
     lines: list[Line] = []
     for rate in RATES:
@@ -125,16 +147,5 @@ def savings_by_rate(parts: Sequence[Part]) -> Rows:
             savings.append(today - kept(cost) if math.isfinite(cost) else None)
         lines.append((rate, *savings))
     columns = ("interruptions per node-hour", "saving with checkpoints", "saving without")
-    note = "Of the same work at each rate. Without checkpoints an interrupted run starts over."
+    note = "The same work at each rate. Without checkpoints an interrupted run starts over."
     return Rows("Saving by rate of interruptions", columns, tuple(lines), note)
-
-
-def outcome(parts: Sequence[Part], end: str) -> tuple[float, float]:
-    """What the work costs more there, and how many percent longer it takes with waits for capacity, at an end of its rate."""
-    more = longer = 0.0
-    for part in parts:
-        rate, hits = part.at(end)
-        work, wait = part.work(rate, hits), part.options.capacity_wait_minutes / 60
-        more += part.cost_at(rate, hits) - float(part.today)
-        longer += part.hours * (exact(work) * (1 + work.gang_rate * wait) - 1)
-    return more, longer / sum(part.hours for part in parts) * 100

@@ -1,6 +1,6 @@
 -- reads: nodes, collected, allocations, series, states; $held_within_ms, $half_life_ms
 -- writes: spot_evidence, one row per (provider, instance_type, zone) with weighted figures: node-hours of spot nodes, reclaims that a termination handler or Karpenter witnessed, hours with at least one node, and ends (ends within 15 minutes are one)
--- invariant: evidence counts whole at the end of collected time and half as much each $half_life_ms before; ends with unfinished pods that nothing explains are among ends, never among reclaims
+-- invariant: evidence counts whole at the end of collected time and half as much each $half_life_ms before; unexplained ends with unfinished pods are among ends, never among reclaims
 CREATE OR REPLACE TEMP TABLE spot_evidence AS
 WITH until AS (
     SELECT max(to_ms) AS now_ms, $half_life_ms / ln(2) AS life_ms FROM collected
@@ -10,7 +10,7 @@ done AS (
     FROM series AS s JOIN states AS t USING (series_id)
     WHERE s.metric = 'kube_pod_status_phase' AND s.labels['phase'] = 'Succeeded' AND t.value = 1
 ),
--- what a cluster's termination handler did (with the node's name), and how many nodes of a NodePool Karpenter gave up
+-- actions of a cluster's termination handler (with the node's name), and Karpenter's counts of disrupted nodes by NodePool
 reported AS (
     SELECT s.cluster, s.metric, s.labels['node_name'] AS node, s.labels['nodepool'] AS nodepool, t.first_ms, t.last_ms,
         CASE
@@ -23,7 +23,7 @@ reported AS (
     WHERE s.metric IN ('actions_node_total', 'karpenter_nodeclaims_disrupted_total', 'karpenter_nodeclaims_terminated')
     WINDOW runs AS (PARTITION BY s.series_id ORDER BY t.first_ms)
 ),
--- from its first report on a handler names every interruption of the cluster, Karpenter those of its NodePools
+-- from its first report on a handler names every interruption in the cluster, Karpenter every one in its NodePools
 handled AS (
     SELECT cluster, metric LIKE 'karpenter_%' AS is_karpenter, min(first_ms) AS first_ms, max(last_ms) AS last_ms FROM reported GROUP BY ALL
 ),
@@ -42,7 +42,7 @@ handled_lives AS (
         AND h.first_ms <= l.up_to_ms AND l.up_to_ms <= h.last_ms + $held_within_ms
 ),
 witnessed AS (
-    -- Karpenter's counter knows the NodePool, not the node: those that ended right after it rose
+    -- Karpenter's counter has the NodePool, not the node: nodes of the pool that ended right after it rose
     SELECT l.node_id FROM lives AS l SEMI JOIN reported AS e ON e.cluster = l.cluster AND e.is_event
         AND l.up_from_ms <= e.first_ms AND e.first_ms <= l.up_to_ms + $held_within_ms
         AND (e.node = l.node OR e.nodepool = l.nodepool AND l.is_over AND l.up_to_ms - $held_within_ms <= e.first_ms)
@@ -64,7 +64,7 @@ ends_of AS (
         sum(exp((up_to_ms - now_ms) / life_ms)) FILTER (is_first) AS ends
     FROM ends CROSS JOIN until GROUP BY ALL
 ),
--- where a node begins after all those before it ended, hours of the pool begin anew
+-- a node that begins after all earlier nodes ended starts new hours of the pool
 islands AS (
     SELECT *, count(*) FILTER (from_ms > latest_ms) OVER (PARTITION BY provider, instance_type, zone ORDER BY from_ms, to_ms) AS island
     FROM (

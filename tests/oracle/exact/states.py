@@ -14,7 +14,7 @@ from tests.replay.series import Series
 
 ZERO, ONE = Fraction(0), Fraction(1)
 HOUR = 3_600_000
-#: A gap up to this long is bridged (DESIGN, "Collected is what was seen"): a state before and after it holds within it.
+#: A gap up to this long is bridged (DESIGN, "Coverage"): a state before and after it holds within it.
 COVERED = 10 * 60_000
 #: DCGM's markers of a missing value.
 SENTINELS = (

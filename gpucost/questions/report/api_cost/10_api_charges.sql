@@ -1,6 +1,6 @@
 -- reads: token_charges, api_team_labels, api_team_values, api_team_categories, api_team_globs, fx_rates; $from_ms, $to_ms
--- writes: api_charges, a row per charge of bought tokens: seller (issuer of the invoice), owner, cost; null if unknown
--- invariant: a charge is there once; is_repeated are a cloud's charges that the vendor's own invoice tells of as well
+-- writes: api_charges, one row per charge for bought tokens: seller (issuer of the invoice), owner, cost; null if unknown
+-- invariant: each charge is in it once; is_repeated marks a cloud's charges that are on the vendor's own invoice too
 CREATE OR REPLACE TEMP TABLE api_charges AS
 WITH asked AS (
     SELECT row_number() OVER (ORDER BY provider, bill_id, source_file, source_row) AS charge_id,
@@ -14,7 +14,7 @@ owners AS (
     SELECT row_number() OVER () AS owner_id, *
     FROM (SELECT DISTINCT tags, cost_categories, sub_account_id, sub_account_name, resource_name FROM asked)
 ),
--- deliveries differ in how they spell a tag's name: user:Team, user_team, Team
+-- deliveries spell the name of a tag differently: user:Team, user_team, Team
 carried AS (
     SELECT owner_id, tag.value AS value,
         regexp_replace(regexp_replace(lower(tag.key), '^(user|aws|label)s?[:_/]', ''), '[\W_]+', '', 'g') AS label
@@ -51,7 +51,7 @@ resold AS (
     FROM asked WHERE issuer IS NOT NULL GROUP BY ALL
 )
 SELECT a.charge_id, a.bill_id, a.source_file, a.source_row, a.provider, coalesce(a.issuer, a.provider) AS seller,
-    -- what a cloud bills is of all vendors
+    -- a cloud bills for all vendors
     CASE WHEN a.issuer IS NOT NULL THEN a.provider END AS sold_vendor, a.billing_period,
     CASE WHEN a.provider IN ('aws', 'gcp', 'azure', 'oci') THEN 'bill' ELSE 'invoice' END AS source,
     r.vendor IS NOT NULL AS is_repeated,

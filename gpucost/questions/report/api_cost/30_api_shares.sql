@@ -1,6 +1,6 @@
 -- reads: api_charges
 -- writes: api_shares, charges of one seller, model, owner and time (a line), by team
--- invariant: per line, sum(cost) is that of its charges; sum(cost) is that of all charges that are not repeated
+-- invariant: sum(cost) per line equals its charges; in total it equals all charges that are not repeated
 CREATE OR REPLACE TEMP TABLE api_shares AS
 WITH summed AS (
     SELECT provider, seller, source, model, model_key, owner, start_ms, end_ms, currency, sum(cost) AS cost,

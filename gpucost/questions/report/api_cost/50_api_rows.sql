@@ -1,10 +1,10 @@
 -- reads: api_shares, time_buckets; $teams filter (empty: all)
 -- writes: api_rows, cost and number of bought tokens by team, provider, model, source and time bucket
--- invariant: what lies in adjoining periods adds up to api_shares, exactly
+-- invariant: the rows of adjoining periods add up to api_shares, exactly
 CREATE OR REPLACE TEMP TABLE api_rows AS
 WITH pieces AS (
     SELECT s.*, b.month, b.day, b.hour,
-        -- a charge of an instant is where that is
+        -- a charge for an instant belongs to the bucket of that instant
         CASE WHEN s.end_ms <= s.start_ms OR s.end_ms <= b.to_ms THEN 1
             ELSE (b.to_ms - s.start_ms) / (s.end_ms - s.start_ms) END AS until,
         CASE WHEN s.start_ms >= b.from_ms THEN 0 ELSE (b.from_ms - s.start_ms) / (s.end_ms - s.start_ms) END AS since

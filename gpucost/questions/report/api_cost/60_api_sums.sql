@@ -1,6 +1,6 @@
 -- reads: api_rows; $by the dimensions of a report
 -- writes: nothing; returns one row per part and combination of the dimensions, the most expensive first
--- invariant: with any dimensions the costs add up to the same
+-- invariant: with any dimensions the costs add up to the same total
 WITH known AS (
     -- bought tokens have a team and a time, and no other dimension
     SELECT *, NULL AS cluster, NULL AS namespace, NULL AS account, NULL AS "user", NULL AS partition, NULL AS qos,

@@ -1,6 +1,6 @@
 -- reads: api_rows
--- writes: nothing; returns what each team bought of each model, the most expensive first
--- invariant: the costs add up to those of api_rows
+-- writes: nothing; returns the purchases of each team by model, the most expensive first
+-- invariant: the costs add up to the cost of api_rows
 SELECT part_of(team) AS part, team, provider, model, source, sum(api_cost) AS api_cost,
     sum(commitment_cost) AS commitment_cost,
     sum(prompt_cost) AS prompt_cost, sum(generation_cost) AS generation_cost,

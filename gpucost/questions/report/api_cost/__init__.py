@@ -1,7 +1,8 @@
 """Cost of bought tokens by team and model, from bills; see docs/tokens.md.
 
-A vendor's invoice and a cloud's bill can contain the same charge. It counts once, as on the invoice; the bill only names its
-owner. The numbered .sql files compute whole months (UTC) and cut them to the period at the end: adjoining periods add up.
+A vendor's invoice and a cloud's bill can contain the same charge. It counts once, as on the invoice; the bill only
+names its owner. The numbered .sql files compute whole months (UTC) and cut them to the period at the end: adjoining
+periods add up.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["add_bought", "bought", "known_to", "models", "notices", "prepare", "
 # A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")
-# A vendor's bill is a day or two behind; one of whom nothing is known for two months sells nothing any more.
+# A vendor's bill is a day or two behind; a seller without data for two months no longer sells anything.
 _LATE = timedelta(days=2)
 _ACTIVE = timedelta(days=62)
 _UTC = ZoneInfo("UTC")
@@ -42,9 +43,9 @@ _TOKENS = ("prompt_tokens", "cached_tokens", "generation_tokens")
 
 
 def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> None:
-    """Make the temporary tables api_charges and api_shares of the period's months, after `store.charges.find_tokens`.
+    """Make the temporary tables api_charges and api_shares for the period's months.
 
-    Raises PriceError for tokens bought in a currency without a rate.
+    Run `store.charges.find_tokens` first. Raises PriceError for tokens bought in a currency without a rate.
     """
     load_fx_rates(con, config)
     run_stage(con, __name__, "05_macros")
@@ -57,11 +58,11 @@ def prepare(con: DuckDBPyConnection, config: Config, period: Period) -> None:
 
 
 def select(con: DuckDBPyConnection, teams: Iterable[str]) -> None:
-    """Make the temporary table api_rows: what falls into the report's time_buckets, of some teams where any are named."""
+    """Make the temporary table api_rows: purchases in the report's time_buckets, of some teams or all."""
     run_stage(con, __name__, "50_api_rows", {"teams": list(teams)})
 
 
-# What the configuration says of teams, as charges may spell it.
+# The team settings of the configuration, as charges may spell them.
 _TEAM_LABELS = """
 CREATE OR REPLACE TEMP TABLE api_team_labels AS
 SELECT unnest($labels::VARCHAR[]) AS label, unnest(range(len($labels::VARCHAR[]))) AS ordinal"""
@@ -93,7 +94,7 @@ def _pairs(named: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
 
 
 def _plain(key: str) -> str:
-    """A label's name as those of tags are compared: deliveries differ in case and in what parts words."""
+    """Normalize a label's name to compare tags: deliveries differ in case and separators."""
     return re.sub(r"[\W_]+", "", key.lower())
 
 
@@ -110,7 +111,7 @@ def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
 
 
 def rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> dict[Part, list[Row]]:
-    """The rows of kind 'api' by the dimensions of a report, the dearest first, of each team apart where that is asked for."""
+    """Rows of kind 'api' by the dimensions of a report, the most expensive first, by part."""
     found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by)}))
     return {
         part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
@@ -119,7 +120,7 @@ def rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> dict[Part, list[Row]]:
 
 
 def models(con: DuckDBPyConnection) -> dict[Part, tuple[ApiModel, ...]]:
-    """What each team bought of each model, from whom and by which source, the most expensive first."""
+    """The purchases of each team by model, seller and source, the most expensive first."""
     found = in_parts(answer_rows(con, __name__, "70_api_models"))
     return {part: tuple(_model(row) for row in several) for part, several in found.items()}
 
@@ -138,7 +139,7 @@ def _model(row: dict[str, Any]) -> ApiModel:
 
 
 def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[ApiModel, ...] | None:
-    """What the teams bought in the period; None if no bill has tokens, or if a part of the fleet is asked for."""
+    """The teams' purchases in the period; None without tokens on bills or for a part of the fleet."""
     if ask.namespaces or ask.workloads or ask.clusters or not find_tokens(con):
         return None
     prepare(con, config, ask.period)
@@ -148,7 +149,10 @@ def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[Api
 
 
 def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
-    """Adds to an answer on tokens those that were bought in its period, by its teams; none where it is of a part of the fleet."""
+    """Add the tokens bought in the period to an answer on tokens, by its teams.
+
+    Adds none if the answer covers a part of the fleet.
+    """
     ask = view.ask
     now = datetime.now(UTC)
     found = bought(con, config, ask)
@@ -181,11 +185,11 @@ def _cost(row: dict[str, Any]) -> ApiCost:
 
 
 def teams(con: DuckDBPyConnection) -> set[str]:
-    """The teams that bought tokens in the months of the period, whatever the report is narrowed to."""
+    """The teams that bought tokens in the months of the period, regardless of the report's selection."""
     return {*column(con, "SELECT DISTINCT team FROM api_shares")}
 
 
-# A cloud's rows that a vendor's invoice takes the place of, where they come to more.
+# Cloud rows that a vendor's invoice replaces, if they amount to more than the invoice.
 _REPEATED_MORE = """
 WITH repeated AS (
     SELECT provider AS seller, sum(cost) AS cost FROM api_charges WHERE is_repeated GROUP BY ALL
@@ -195,8 +199,9 @@ invoiced AS (
 )
 SELECT seller, i.cost, r.cost FROM repeated AS r JOIN invoiced AS i USING (seller) ORDER BY seller"""
 _UNASSIGNED = "SELECT sum(api_cost) FROM api_rows WHERE team = 'unassigned'"
-# Of all that was ever bought: a seller whose newest bill is missing has nothing in the months asked for. A commitment is charged
-# ahead, and says nothing of what was used; a bill that is final, or was loaded two days after its month, is of all of it.
+# Over all purchases ever: a seller whose newest bill is missing has none in the selected months. A commitment is
+# charged in advance, so it proves no usage; a bill that is final, or was loaded two days after its month, covers the
+# whole month.
 _KNOWN_TO = """
 WITH bill_ends AS (
     SELECT bill_id, is_final, loaded_at, strptime(billing_period || '-01', '%Y-%m-%d') + INTERVAL 1 MONTH AS month_end FROM bills
@@ -208,7 +213,10 @@ FROM token_charges AS t JOIN bill_ends AS b USING (bill_id) GROUP BY t.provider 
 
 
 def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str, datetime]:
-    """Until when it is known what was bought, by seller; of those of whom anything was in two months before the period's end."""
+    """Until when purchases are known, by seller.
+
+    Only sellers with purchases in the two months before the period's end.
+    """
     end = min(period.end, now)
     known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
     return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
@@ -217,7 +225,7 @@ def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str
 def notices(
     con: DuckDBPyConnection, config: Config, period: Period, now: datetime, known: Mapping[str, datetime]
 ) -> list[Notice]:
-    """Warnings: sellers whose newest bill is missing, repeated charges that differ, cost without a team.
+    """Warnings: missing newest bills of sellers, repeated charges that differ, cost without a team.
 
     `known` is from `known_to`.
     """
@@ -227,8 +235,8 @@ def notices(
             found.append(
                 Notice(
                     "api_not_known",
-                    f"tokens of {seller} are known until {moment.astimezone(config.tz):%Y-%m-%d %H:%M}:"
-                    " no bill contains later ones",
+                    f"purchases of tokens from {seller} are known until "
+                    f"{moment.astimezone(config.tz):%Y-%m-%d %H:%M}: no bill contains later ones",
                     f"collect the bill of {seller}",
                 )
             )
@@ -237,9 +245,9 @@ def notices(
             found.append(
                 Notice(
                     "api_repeated_more",
-                    f"vendors' invoices that {seller} issues say {cost:,.2f} {config.currency}, and its own bill {repeated:,.2f}"
-                    " of the same vendors and time: the invoices count",
-                    "see that they are of all accounts",
+                    f"vendors' invoices issued by {seller} amount to {cost:,.2f} {config.currency}, and "
+                    f"its own bill to {repeated:,.2f} for the same vendors and time: the invoices count",
+                    "check that the invoices cover all accounts",
                 )
             )
     if unassigned := value(con, _UNASSIGNED):
@@ -247,7 +255,7 @@ def notices(
             Notice(
                 "api_unassigned",
                 f"{unassigned:,.2f} {config.currency} of bought tokens belong to no team: shown as unassigned",
-                "tag them, or name their projects, accounts or keys in [[teams]] api",
+                "tag them, or list their projects, accounts or keys in [[teams]] api",
             )
         )
     return found

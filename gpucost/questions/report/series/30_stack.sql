@@ -1,5 +1,5 @@
--- reads: series_rows; $by is a dimension, $apart: what nobody held, or saw, is a layer of its own, $most: so many names stand alone; `part` names the team of a report on each team
--- writes: nothing; answers cost by layer and moment: the dearest names, the others in one, what nobody held, what nobody saw; `rank` orders the names, `names` counts them
+-- reads: series_rows; $by is a dimension, $apart: unallocated and not collected cost are layers of their own, $most: the number of named layers; `part` names the team in a report on each team
+-- writes: nothing; returns cost by layer and moment: the most expensive names, the others in one, unallocated, not collected; `rank` orders the names, `names` counts them
 -- invariant: cost over all layers is cost + unallocated_cost + not_collected_cost over series_rows
 WITH parts AS (
     SELECT
@@ -17,7 +17,7 @@ ranked AS (
     SELECT part, name, row_number() OVER (PARTITION BY part ORDER BY sum(cost) DESC, name) AS rank
     FROM parts WHERE pool IS NULL GROUP BY part, name
 ),
--- one name too many stands alone rather than being called the others
+-- a single remaining name gets a layer of its own instead of "others"
 counted AS (
     SELECT part, count(*) AS names, CASE WHEN count(*) <= $most + 1 THEN count(*) ELSE $most END AS shown FROM ranked GROUP BY part
 ),

@@ -1,4 +1,4 @@
-"""Series: a report's period in steps, as charts draw it."""
+"""Time series of a report's period, for charts."""
 
 from __future__ import annotations
 
@@ -24,47 +24,48 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _BASES = {
-    "node": "A node's whole price rides on its GPUs, evenly.",
-    "sku": "A node's price is split by list prices of its parts; CPU and memory are charged by request.",
+    "node": "A node's whole price is spread evenly over its GPUs.",
+    "sku": "A node's price is split by the list prices of its parts; CPU and memory are charged by request.",
 }
 
 
 def method(config: Config, query: Query) -> tuple[tuple[str, str], ...]:
-    """What a reader must know to check the figures, as (what, how)."""
+    """How the figures are computed, as (term, explanation)."""
     threshold = f"{config.idle.threshold_percent:g} %"
     basis = _BASES.get(
         config.prices.cost_basis,
         f"A node's price is split into GPU, CPU and memory ({config.prices.cost_basis}); CPU and memory are charged by request.",
     )
     steps = [
-        ("Time", f"Days and hours are local to {config.tz.key}; the end of a period is not part of it."),
+        ("Time", f"Days and hours are local to {config.tz.key}; the end of a period is exclusive."),
         (
             "Allocated",
-            "GPU-hours that pods held, from the moments that Kubernetes saw them, not from samples: a pod of two minutes counts.",
+            "GPU-hours that pods held, by binding and end in Kubernetes, not by samples: even two minutes count.",
         ),
         (
             "Active and idle",
-            f"Held GPUs are idle while they are measured below {threshold} activity ({config.activity.device_metric}; of MIG "
-            f"instances {config.activity.mig_metric}), active from there on, and unmeasured while there is no valid sample.",
+            f"Allocated GPUs are idle while their measured activity is below {threshold} "
+            f"({config.activity.device_metric}; for MIG instances {config.activity.mig_metric}), active at "
+            "or above it, and unmeasured without a valid sample.",
         ),
         (
             "Price",
-            "For each moment the best there is: the bill, the price book, the history of spot prices, list prices. "
-            "What no bill covers is an estimate.",
+            "For each moment the best available source: bill, price book, spot price history, list prices. "
+            "Cost without a bill is an estimate.",
         ),
         (
             "Cost",
-            f"{basis} A node's holders, what nobody held and what nobody saw add up to the node's cost, exactly, in every hour.",
+            f"{basis} Allocated, unallocated and not collected cost add up to the node's cost, exactly, in every hour.",
         ),
         (
             "Efficiency",
-            "Active ÷ (active + idle). Unmeasured time is in neither; Coverage says how much there was.",
+            "Active ÷ (active + idle). Unmeasured time is in neither; Coverage states how much there was.",
         ),
         ("Spot ratio", "GPU-hours on spot nodes ÷ allocated GPU-hours of known capacity type."),
     ]
-    unallocated = "GPUs of nodes that were up, held by nobody. Time that was not collected is not in it."
+    unallocated = "GPUs of running nodes that no pod held. Time that was not collected is not included."
     if query.is_narrowed:
-        unallocated = "GPUs that nobody held belong to no team or namespace, and are not in this report."
+        unallocated = "Unallocated GPUs belong to no team or namespace, and are not in this report."
     return (*steps, ("Unallocated", unallocated))
 
 
@@ -73,13 +74,13 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def step_of(period: Period) -> Step:
-    """The finest step of which a chart can show all."""
+    """The finest step that still fits a chart."""
     days = (period.end - period.start) / timedelta(days=1)
     return next((step for step, most in _MOST_DAYS_BY if days <= most), "month")
 
 
 def moments_of(period: Period, tz: ZoneInfo, step: Step) -> list[Moment]:
-    """The period's steps in order, without gap or overlap; the first and last may be cut short by its ends."""
+    """The period's steps in order, without gap or overlap; the first and last may be cut short."""
     if step != "week":
         return [_moment(part, part.to_ms, step, tz) for part in time_buckets(period, tz, (step,))]
     weeks = grouped(
@@ -99,7 +100,7 @@ def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
         name = part.month
         short = f"{month} {local.year}"
     elif step == "hour":
-        # with the offset from UTC where clocks show the hour twice
+        # with the UTC offset if clocks show the hour twice
         name, short = (
             f"{local:%Y-%m-%d %H:%M}" if is_plain(local) else f"{local:%Y-%m-%d %H:%M %z}",
             f"{short} {local:%H:%M}",
@@ -109,7 +110,7 @@ def _moment(part: TimeBucket, to_ms: int, step: Step, tz: ZoneInfo) -> Moment:
     return Moment(name, short, part.from_ms, to_ms)
 
 
-# so many names stand alone in a chart: eyes tell about eight colors apart
+# number of named layers in a chart: more colors are hard to distinguish
 _MOST_NAMES = 7
 _HOLDERS = ("team", "namespace", "workload", "cluster")
 _MICRO = Decimal("0.000001")
@@ -131,7 +132,10 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
 def read_series(
     con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]
 ) -> dict[Part, Series]:
-    """The query's period by moments, after report.rows.prepare; makes temporary tables, which `trends` reads."""
+    """The query's period by moments.
+
+    Run report.rows.prepare first. Makes temporary tables, which `trends` reads.
+    """
     step = step_of(query.period)
     moments = moments_of(query.period, config.tz, step)
     bounds = {name: [getattr(moment, name) for moment in moments] for name in ("from_ms", "to_ms")}
@@ -174,7 +178,7 @@ GROUP BY ALL ORDER BY ALL"""
 def trends(
     con: DuckDBPyConnection, parts: Mapping[Part, Sequence[Row]], series: Mapping[Part, Series]
 ) -> dict[Part, list[tuple[Decimal, ...]]]:
-    """Cost by moment of each row's workload; rows by cluster, namespace and workload."""
+    """Cost by moment of each row's workload. Rows are by cluster, namespace and workload."""
     rows = [row for several in parts.values() for row in several]
     of_rows = [part for part, several in parts.items() for _ in several]
     costs = [[ZERO] * len(series[part].moments) for part in of_rows]
@@ -185,7 +189,7 @@ def trends(
 
 
 def _holder(query: Query) -> str:
-    """The first dimension asked for that says who held GPUs, else the one that the report would take by itself."""
+    """The first requested dimension that identifies the holder, otherwise the default dimension."""
     return next((name for name in query.dimensions if name in _HOLDERS), query.usual)
 
 

@@ -1,6 +1,6 @@
 -- reads: report_cost_cells, time_buckets, nodes, allocations, report_rules
--- writes: pool_consumers, one row per (node, allocation, team, time_bucket) of the whole fleet, filters apart; source is the rule whose namespaces it is of
--- invariant: sums are those over the cells of the period; of several rules with a pod's namespace the first is its source
+-- writes: pool_consumers, one row per (node, allocation, team, time_bucket) of the whole fleet, without filters; source is the rule that lists its namespace
+-- invariant: sums equal those over the cells of the period; if several rules list a pod's namespace, the first is its source
 CREATE OR REPLACE TEMP TABLE pool_consumers AS
 WITH cell_buckets AS (
     SELECT c.from_ms, s.from_ms AS time_bucket

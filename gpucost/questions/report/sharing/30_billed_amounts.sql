@@ -1,16 +1,16 @@
 -- reads: report_rules, discounted_rows, machine_charges, token_charges, fx_rates; $from_ms, $to_ms bound the period
--- writes: report_billed_amounts, per rule and currency what is billed in the period, in the report's currency; null where that has no rate
--- invariant: parts of a charge period that reaches beyond the period add up, over adjoining periods, to the charge
+-- writes: report_billed_amounts, the billed amount of the period per rule and currency, in the report's currency; null if that has no rate
+-- invariant: the parts of a charge period that reaches beyond the period add up, over adjoining periods, to the charge
 CREATE OR REPLACE TEMP TABLE report_billed_amounts AS
 WITH charged AS (
     SELECT provider, billing_currency, effective_cost, charge_period_start, charge_period_end, kind AS of
     FROM machine_charges
     WHERE kind IN ('storage', 'network')
     UNION ALL
-    -- a discount is off what nothing used, too
+    -- a discount also reduces unused commitments
     SELECT provider, billing_currency, effective_cost + discount_cost, charge_period_start, charge_period_end,
         CASE kind WHEN 'support' THEN 'support' ELSE 'commitment_waste' END
-    -- what is unused of throughput of models is charged as that
+    -- unused model throughput is part of bought tokens
     FROM discounted_rows ANTI JOIN token_charges USING (bill_id, source_file, source_row)
     WHERE kind IN ('support', 'commitment_unused', 'reserved_unused')
 ),
@@ -21,7 +21,7 @@ charges AS (
     JOIN report_rules AS q ON q.of = t.of AND coalesce(q.provider = t.provider, true)
     WHERE t.effective_cost <> 0
 ),
--- a charge of an instant is in the period that the instant is in
+-- a charge for an instant is in the period of that instant
 clipped AS (
     SELECT rule, currency, start_ms,
         CASE WHEN end_ms <= $to_ms THEN cost ELSE (cost * (($to_ms - start_ms) / (end_ms - start_ms)))::DECIMAL(38, 12) END

@@ -1,5 +1,5 @@
--- reads: pool_consumers, report_rules, report_billed_amounts; $split_unallocated, null where unallocated cost is not shared
--- writes: shared_cost_pools, what is to be shared: unallocated cost by (cluster, GPU model, capacity type), rule null, and each rule's amount
+-- reads: pool_consumers, report_rules, report_billed_amounts; $split_unallocated, null if unallocated cost is not shared
+-- writes: shared_cost_pools, the amounts to share: unallocated cost by (cluster, GPU model, capacity type) with a null rule, and each rule's amount
 -- invariant: the pools of unallocated cost add up to it
 CREATE OR REPLACE TEMP TABLE shared_cost_pools AS
 WITH pools AS (

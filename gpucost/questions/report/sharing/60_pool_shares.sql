@@ -1,7 +1,7 @@
 -- reads: report_claims
--- writes: pool_shares, each pool cut by team (evenly, else by cost), a team's share by what it held, an allocation's by the time_buckets that the report is by
--- invariant: per pool sum(amount) is the pool's amount, exactly; what rounding leaves goes to the largest share, then the first name, allocation or time_bucket
--- Where nothing cost anything, GPU time is what is cut by.
+-- writes: pool_shares, each pool cut by team (evenly, otherwise by cost), a team's share by its allocations, an allocation's share by the report's time_buckets
+-- invariant: per pool sum(amount) is the pool's amount, exactly; the rounding remainder goes to the largest share, then the first name, allocation or time_bucket
+-- Without any cost, the cut is by GPU time.
 CREATE OR REPLACE TEMP TABLE pool_shares AS
 WITH teams AS (
     SELECT pool, split, amount, team, sum(cost) AS cost, sum(gpu_ms) AS gpu_ms FROM report_claims GROUP BY pool, split, amount, team
@@ -12,7 +12,7 @@ weighed_teams AS (
     FROM teams
     WINDOW pools AS (PARTITION BY pool)
 ),
--- cut off, not rounded: what is left is then never against the sign of the whole
+-- truncated, not rounded: the remainder then always has the sign of the whole
 cut_teams AS (
     SELECT *, (trunc(amount * coalesce(weight::DOUBLE / nullif(sum(weight) OVER (PARTITION BY pool), 0)::DOUBLE, 0) * 1e9) / 1e9)::DECIMAL(38, 9) AS part
     FROM weighed_teams

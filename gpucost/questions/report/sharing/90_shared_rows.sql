@@ -1,6 +1,6 @@
 -- reads: report_rules, shared_cost_pools, pool_consumers, pool_shares, nodes, allocations, allocation_traits, time_buckets; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
--- writes: shared_rows, what was shared, by rule (null: unallocated cost); in rows of kind 'unallocated' what stays of it, in rows of kind 'shared' what went to a team that held nothing, or to nobody
--- invariant: filters apart, over a rule's rows sum(amount) is the rule's amount from the bill, and 0 where it moves cost between namespaces; unallocated cost is what was shared of it and what stays
+-- writes: shared_rows, the shared amounts by rule (null: unallocated cost); rows of kind 'unallocated' have the unshared rest, rows of kind 'shared' the amounts of teams without GPUs or without a team
+-- invariant: without filters, sum(amount) over a rule's rows is the rule's amount from the bill, and 0 if the rule moves cost between namespaces; for unallocated cost it is the shared amount plus the rest
 CREATE OR REPLACE TEMP TABLE shared_rows AS
 WITH claimed AS (
     SELECT p.*, p.pool IN (SELECT pool FROM pool_shares) AS is_claimed FROM shared_cost_pools AS p
@@ -9,7 +9,7 @@ moved AS (
     SELECT 'allocated' AS kind, p.rule, s.team, s.node_id, s.allocation_id, s.time_bucket, s.amount
     FROM pool_shares AS s JOIN claimed AS p USING (pool)
     UNION ALL
-    -- an owner that held nothing; what is billed and has nobody to go to
+    -- an owner without GPUs; billed cost without a team to charge
     SELECT 'shared', p.rule, p.owner, NULL, NULL, NULL, p.amount
     FROM claimed AS p JOIN report_rules AS r USING (rule)
     WHERE NOT p.is_claimed AND (p.owner IS NOT NULL OR r.of <> 'namespaces')

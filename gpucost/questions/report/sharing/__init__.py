@@ -1,7 +1,7 @@
-"""Costs that nobody holds, shared among teams: unallocated GPUs, and what [[shared_costs]] names; see docs/shared-costs.md.
+"""Shared costs: unallocated GPUs and the [[shared_costs]] rules; see docs/shared-costs.md.
 
-All of it is computed over the whole fleet, whatever the report is narrowed to, in the numbered .sql files: what is to be shared
-(2x to 4x), and the cuts, exact to the last decimal, by team, then pod, then time (60).
+The numbered .sql files compute all shares over the whole fleet, regardless of the report's selection: first the
+amounts to share (2x to 4x), then the cuts, exact to the last decimal, by team, then pod, then time (60).
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 _NOTHING = {
-    "storage": "no storage of GPU nodes is billed",
-    "network": "no network cost of GPU nodes is billed",
-    "commitment_waste": "no unused commitment or reservation is billed",
-    "support": "no support is billed",
-    "namespaces": "no pods of these namespaces cost anything",
+    "storage": "storage of GPU nodes is not billed",
+    "network": "network cost of GPU nodes is not billed",
+    "commitment_waste": "unused commitments or reservations are not billed",
+    "support": "support is not billed",
+    "namespaces": "the pods of these namespaces have no cost",
 }
 
 
 def is_asked(config: Config, query: Query) -> bool:
-    """Whether the report shares anything: an option of the query, or rules of the configuration."""
+    """Whether the report shares costs: by an option of the query or rules of the configuration."""
     return query.share_unallocated is not None or bool(config.shared_costs)
 
 
-# The rules of [[shared_costs]], numbered in their order from 1; patterns is empty for rules on what is billed.
+# The [[shared_costs]] rules, numbered from 1 in their order; patterns is empty for rules on billed amounts.
 _RULES = """
 CREATE OR REPLACE TEMP TABLE report_rules AS
 SELECT unnest($rule::INTEGER[]) AS rule, unnest($of::VARCHAR[]) AS of, unnest($split::VARCHAR[]) AS split,
     unnest($owner::VARCHAR[]) AS owner, unnest($provider::VARCHAR[]) AS provider,
     unnest($namespaces::VARCHAR[][], max_depth := 1) AS patterns"""
-# One row per pool and use that takes a part of it: of unallocated cost those who held GPUs of its kind; shared namespaces take no
-# part of what is shared by rules.
+# One row per pool and use that takes a part of it. Unallocated cost goes to pods that held GPUs of its kind; shared
+# namespaces take no part of amounts shared by rules.
 _CLAIMS = """
 CREATE OR REPLACE TEMP TABLE report_claims AS
 SELECT p.pool, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.time_bucket, u.cost, u.gpu_ms
@@ -60,10 +60,10 @@ FROM shared_cost_pools AS p JOIN pool_consumers AS u ON u.kind = 'allocated' AND
 
 
 def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
-    """Make the temporary table shared_rows, after those of `report.rows.prepare`.
+    """Make the temporary table shared_rows. Run `report.rows.prepare` first.
 
-    Reads fx_rates, a temporary table that pricing makes (`price.load_fx_rates`). Raises PriceError for a bill in a
-    currency without a rate.
+    Reads fx_rates, a temporary table from `price.load_fx_rates`. Raises PriceError for a bill in a currency without a
+    rate.
     """
     rules = config.shared_costs
     names = ("of", "split", "owner", "provider", "namespaces")
@@ -88,7 +88,7 @@ def with_shares(
     rows: Mapping[Part, Iterable[Row]],
     parts: Collection[Part],
 ) -> dict[Part, list[Row]]:
-    """`rows`, which are by the dimensions `by`, with what was shared to each; after them those of kind 'shared'."""
+    """Add shared amounts to `rows`, which are by the dimensions `by`; append rows of kind 'shared'."""
     found: dict[Part, list[Row]] = {}
     for part, amounts in _amounts(con, by, parts).items():
         known = [
@@ -113,7 +113,7 @@ def with_shares(
 def total_shared(
     con: DuckDBPyConnection, config: Config, query: Query, parts: Collection[Part]
 ) -> dict[Part, Shared]:
-    """What was shared to everything that passes the filters."""
+    """The amounts shared to all rows that pass the filters."""
     found = {}
     for part, of_kinds in _amounts(con, (), parts).items():
         stays: Decimal | None = of_kinds.get(("unallocated",), {}).pop(None, ZERO)
@@ -128,19 +128,17 @@ def total_shared(
 
 
 def shared_teams(con: DuckDBPyConnection) -> set[str]:
-    """Teams that something was shared to, whatever the report is narrowed to."""
+    """Teams with a shared amount, regardless of the report's selection."""
     teams = sqlfiles.column(con, "SELECT team FROM pool_shares UNION SELECT owner FROM shared_cost_pools")
     return {*teams} - {None}
 
 
 def notices(con: DuckDBPyConnection, config: Config) -> list[Notice]:
-    """The rules that share nothing: the bill of the period is not there yet, or a name fits nothing."""
+    """Warn about rules without an amount: the bill of the period is missing, or a name matches nothing."""
     used = sqlfiles.column(con, "SELECT DISTINCT rule FROM shared_cost_pools")
     return [
         Notice(
-            "shared_cost_empty",
-            f"shared cost {rule.name} came to nothing: {_NOTHING[rule.of]} in this period",
-            None,
+            "shared_cost_empty", f"shared cost {rule.name} is zero: {_NOTHING[rule.of]} in this period", None
         )
         for number, rule in enumerate(config.shared_costs, 1)
         if number not in used
@@ -156,7 +154,7 @@ FROM (
 ORDER BY ALL"""
 
 
-# By kind and keys, the amounts by the number of their rule.
+# The amounts by rule number, by kind and keys.
 _Amounts = dict[tuple[Any, ...], dict[int | None, Decimal]]
 
 
