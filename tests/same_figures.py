@@ -23,8 +23,8 @@ from gpucost.render.view import ReportView
 
 def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month: str, folder: Path) -> None:
     """`report` covers a whole month (`2026-10`) by team, with series and without shared costs; `con` reads its store."""
-    told = json.loads(report.json())
-    rows = {row["team"]: row for row in told["rows"]}
+    answer = json.loads(report.json())
+    rows = {row["team"]: row for row in answer["rows"]}
     # for programs: every figure of every row
     lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
     to_parquet(report, folder / "report.parquet")
@@ -43,10 +43,12 @@ def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month
                 assert (lines[team][name] or None) == typed[team][name] == value
             else:
                 assert float(lines[team][name]) == float(typed[team][name]) == value
-    assert sum(Decimal(line["cost"]) for line in lines.values()) == Decimal(repr(told["totals"]["node_cost"]))
+    assert sum(Decimal(line["cost"]) for line in lines.values()) == Decimal(
+        repr(answer["totals"]["node_cost"])
+    )
     # for people: the same figures, rounded
     money = [row["cost"] for row in rows.values() if row["kind"] == "allocated"]
-    money += [told["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
+    money += [answer["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
     figures = [figure_text(amount, "money", "USD", 2) for amount in money]
     held = [row["allocated_gpu_hours"] for row in rows.values() if row["kind"] == "allocated"]
     figures += [figure_text(hours, "hours", "USD", 1) for hours in held]

@@ -39,8 +39,8 @@ def columns(text: str) -> dict[str, str]:
 
 def titled(text: str) -> dict[str, str]:
     """Return the text below each line `= title`; lines with `#` are comments."""
-    told = re.sub("^ *#.*\n", "", text, flags=re.MULTILINE)
-    _, *parts = re.split("^= (.*)\n", told, flags=re.MULTILINE)
+    plain = re.sub("^ *#.*\n", "", text, flags=re.MULTILINE)
+    _, *parts = re.split("^= (.*)\n", plain, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 

@@ -34,7 +34,7 @@ class Ran(NamedTuple):
     cpu: float
     wall: float
     peak_mb: float
-    said: str
+    output: str
 
 
 def run(*command: str, **environment: str) -> Ran:
@@ -44,16 +44,16 @@ def run(*command: str, **environment: str) -> Ran:
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | environment
     )
     assert process.stdout is not None
-    said = process.stdout.read()
+    output = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
-    assert status == 0, said
-    return Ran(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss / 1024, said)
+    assert status == 0, output
+    return Ran(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss / 1024, output)
 
 
 def step(name: str, *words: object) -> tuple[Ran, Any]:
     """Run a step of tests/bench/steps.py; return its result."""
     ran = run(sys.executable, "-m", "tests.bench.steps", name, *map(str, words))
-    return ran, json.loads(ran.said) if ran.said else None
+    return ran, json.loads(ran.output) if ran.output else None
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,15 @@ def attributed(path: Path, folder: Path) -> tuple[dict[str, Any], float]:
     (folder / "prices.csv").write_bytes(path.with_name("prices.csv").read_bytes())
     copy = folder / "copy.duckdb"
     copy.write_bytes(path.read_bytes())
-    ran, told = step("attribute", copy)
-    return told, ran.peak_mb
+    ran, measured = step("attribute", copy)
+    return measured, ran.peak_mb
 
 
-def parts(told: dict[str, Any]) -> str:
+def parts(measured: dict[str, Any]) -> str:
     """Return the CPU seconds by part and the slowest statements as text."""
-    dearest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in told["dearest"].items())
-    whole = ", ".join(f"{name} {told[name]:.2f}" for name in ("inventory", "price", "attribute"))
-    return f"{told['all']:.2f} s in total: {whole}; slowest statements: {dearest}."
+    slowest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in measured["slowest"].items())
+    whole = ", ".join(f"{name} {measured[name]:.2f}" for name in ("inventory", "price", "attribute"))
+    return f"{measured['all']:.2f} s in total: {whole}; slowest statements: {slowest}."
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def rounds(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Rounds:
         folder = tmp_path_factory.mktemp(f"round{number}")
         peer = step("merge_asof", GPUS, DAYS)[1]
         usual = peer.pop("cpu")
-        told, peak = attributed(store, folder)
+        measured, peak = attributed(store, folder)
         limit = step("bare", folder / "copy.duckdb")[1]
-        found.append((usual, told, peak, limit.pop("cpu")))
+        found.append((usual, measured, peak, limit.pop("cpu")))
         assert limit == pytest.approx(peer, rel=0.005)
     return found
 
@@ -97,25 +97,25 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_attribution_of_a_large_fleet(large: Path, page: Page) -> None:
-    ran, told = step("attribute", large)
+    ran, measured = step("attribute", large)
     bare = step("bare", large)[1]["cpu"]
     fleet = f"{LARGE[0]:,} GPUs × {LARGE[1]} days"
-    ours = told["attribute"]
+    ours = measured["attribute"]
     peak = (f"memory, {fleet}", f"≤ {PEAK_MB} MB", ran.peak_mb <= PEAK_MB, f"{ran.peak_mb:,.0f} MB")
     alone = (f"attribution alone, {fleet}", f"≤ {BARE_LARGE} ×", ours <= BARE_LARGE * bare)
     cells = f"{ours:.1f} s", f"bare group by {bare:.2f} s", f"{ours / bare:.1f} ×"
-    assert all([page.row(*peak), page.row(*alone, *cells, why=parts(told))])
+    assert all([page.row(*peak), page.row(*alone, *cells, why=parts(measured))])
 
 
 def test_bytes_per_sample(large: Path, page: Page) -> None:
-    told = step("compact", large)[1]
+    measured = step("compact", large)[1]
     why = (
         "the file size includes attributed data. Without it, for 1,000 GPUs: 0.92 for values, drawn from 0 to 100 and packed by "
         "DuckDB in 7 bits each (bytes instead of doubles: 0.91), and 0.2 for hourly aggregates."
     )
-    cells = f"{told['after']:.2f}", f"{told['before']:.2f} before"
+    cells = f"{measured['after']:.2f}", f"{measured['before']:.2f} before"
     name = "bytes per sample after `store compact`"
-    assert page.row(name, f"≤ {BYTES}", told["after"] <= BYTES, *cells, why=why)
+    assert page.row(name, f"≤ {BYTES}", measured["after"] <= BYTES, *cells, why=why)
 
 
 def test_one_more_day_costs_little_more_with_more_stored_days(tmp_path: Path, page: Page) -> None:

@@ -126,7 +126,7 @@ def test_bill_load_compared_with_a_typed_read(tmp_path: Path, kind: str, page: P
     ):
         ours = con.execute("SELECT count(*), sum(billed_cost) FROM charges").fetchall()
         assert ours == other.execute('SELECT count(*), sum("lineItem/UnblendedCost") FROM charges').fetchall()
-    assert "already loaded, unchanged" in again.said
+    assert "already loaded, unchanged" in again.output
     read = f"{ROWS:,} rows, {kind}, {len(wanted)} of {len(COLUMNS)} columns read"
     why = (
         "the file is not read, since its size and modification time match the stored digest. The rest is the start of Python with "

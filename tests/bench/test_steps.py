@@ -114,7 +114,7 @@ def test_ten_million_slurm_jobs_load_quickly(tmp_path: Path, page: Page) -> None
     ours = run(sys.executable, "-m", "gpucost", "collect", "slurm", str(jobs), *words)
     beside = run(sys.executable, "-c", _READER, str(jobs), str(tmp_path / "beside.duckdb"))
     report = run(sys.executable, "-m", "gpucost", "report", "--month", "2026-11", "--format", "json", *words)
-    held = json.loads(report.said)["totals"]["allocated_gpu_hours"]
+    held = json.loads(report.output)["totals"]["allocated_gpu_hours"]
     assert held == pytest.approx(sum(60 + i * 7919 % 900 for i in range(0, JOBS, 3)) / 3600, rel=1e-9)
     assert page.row(
         f"collect slurm, {JOBS:,} jobs",
@@ -153,16 +153,16 @@ NODES, SECONDS = 300, 0.4
 def test_prices_from_a_bill(tmp_path: Path, page: Page) -> None:
     store = tmp_path / "store.duckdb"
     step("billed", store, NODES, DAYS)
-    told = step("attribute", store)[1]
+    measured = step("attribute", store)[1]
     beside = step("hourly_bill", store)[1]
     assert beside["rows"] == NODES * DAYS * 24
-    dearest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in told["dearest"].items())
+    slowest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in measured["slowest"].items())
     assert page.row(
         f"price from a bill, {NODES} nodes × {DAYS * 24} h",
         f"≤ {SECONDS} s",
-        told["price"] <= SECONDS,
-        f"{told['price']:.2f} s",
+        measured["price"] <= SECONDS,
+        f"{measured['price']:.2f} s",
         f"a group by of its rows by machine and hour {beside['cpu']:.2f} s",
-        f"{told['price'] / beside['cpu']:.1f} ×",
-        why=f"slowest statements: {dearest}.",
+        f"{measured['price'] / beside['cpu']:.1f} ×",
+        why=f"slowest statements: {slowest}.",
     )

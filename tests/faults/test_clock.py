@@ -51,7 +51,7 @@ def test_clock_jumps_lose_no_data(all_scenes: dict[str, Scene], disk: Disk, runs
     tries = 100 if runs >= ALL else max(runs // 20, 1)
     for seed in range(tries):
         dice = random.Random(seed)
-        place, said = scene.begin(), []
+        place, answers = scene.begin(), []
         for _ in range(dice.choice((1, 2, 3))):
             first, then = (
                 dice.choice((-24 * 40, 3, 12.5, 24, 30, HOURS + 1, HOURS + 24 * 30, HOURS + 24 * 400))
@@ -61,8 +61,8 @@ def test_clock_jumps_lose_no_data(all_scenes: dict[str, Scene], disk: Disk, runs
             time.sleep(dice.uniform(0.2, 1.0) * scene.seconds)
             disk.set_clock(moment(then))
             answer = ended(process)
-            said.append(f"by a clock at hour {first}, then {then}: {answer}")
-            what = f"{seed}: " + "\n".join(said)
+            answers.append(f"by a clock at hour {first}, then {then}: {answer}")
+            what = f"{seed}: " + "\n".join(answers)
             assert answer.code in (0, 1, 4) and answer.is_plain, what
             assert newest(place) <= HOURS, what
         answer = run(place, COLLECT, disk.clock(repair))

@@ -46,7 +46,7 @@ def test_memory_is_bounded(fleet: Path) -> None:
         places = ("--store", str(fleet), "--config", str(fleet.with_name("gpucost.toml")))
         command = [sys.executable, "-c", MEASURED, *words.split(), *places]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        peak, code, said = done.stdout.split(" ", 2)
+        peak, code, output = done.stdout.split(" ", 2)
         print(f"{words}: {peak} MiB")
-        assert code == "0", said
+        assert code == "0", output
         assert int(peak) <= PEAK_MIB, words

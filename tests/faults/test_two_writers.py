@@ -29,8 +29,8 @@ PAIRS = text_rows("""
 
 def left(place: Path) -> State:
     """Return a folder's content and file names; check that the lake, whose checksums depend on load times, is complete."""
-    told = {part: value for part, value in state(place).items() if part != "lake"}
-    return told | {"names": {name for name in names(place) if not name.startswith("lake/raw/")}}
+    parts = {part: value for part, value in state(place).items() if part != "lake"}
+    return parts | {"names": {name for name in names(place) if not name.startswith("lake/raw/")}}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

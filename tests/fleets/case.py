@@ -77,9 +77,9 @@ def case(
             found = change(found)
         return found
 
-    told = columns(warnings) if isinstance(warnings, str) else warnings
+    expected = columns(warnings) if isinstance(warnings, str) else warnings
     return Case(
-        name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), warnings=told, **more
+        name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), warnings=expected, **more
     )
 
 

@@ -28,15 +28,15 @@ KINDS = {
 PROFILED = ("usual", "scad")
 
 
-def _asked(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
+def _wanted(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
     """Return the cases of the collected tests; all cases if another collected test reads the whole store."""
-    asked = set()
+    wanted = set()
     for item in items:
         if item.path.parent == Path(__file__).parent:
             if item.originalname != "test_fleet":
                 return list(cases)
-            asked.add(item.callspec.params["case"].name)
-    return [case for case in cases if case.name in asked]
+            wanted.add(item.callspec.params["case"].name)
+    return [case for case in cases if case.name in wanted]
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def fleets(
 
     def built(kind: str) -> Figures:
         cases, book, settings = KINDS[kind]
-        asked = _asked(request.session.items, cases)
-        return build(tmp_path_factory.mktemp("fleets"), asked, book, settings, profiled=kind in PROFILED)
+        wanted = _wanted(request.session.items, cases)
+        return build(tmp_path_factory.mktemp("fleets"), wanted, book, settings, profiled=kind in PROFILED)
 
     return cache(built)

@@ -70,10 +70,10 @@ def unlisted(instance_type: str, worth: str) -> Case:
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
-    said = f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
+    expected = f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), "",
-        warnings=said,
+        warnings=expected,
     )  # fmt: skip
 
 
@@ -123,13 +123,13 @@ inf   | 0.5 | 0.5
 def cut(devices: str, numbers: str, gpus: float) -> Case:
     """Return a case with an annotation beyond a pod's limit, next to a pod with a GPU."""
     pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), "whole | w | 0 | 0 | 4"]
-    said = (
+    expected = (
         {} if (devices, numbers) == ("2", "0.5") else {"guessed_share": f"({4 * gpus:.1f} GPU-hours of 1 pod"}
     )
     if gpus == 4:
-        said["over_allocated"] = ""  # with the other pod
+        expected["over_allocated"] = ""  # with the other pod
     figures = "whole=4" + (f" odd={4 * gpus}" if gpus else "")
-    return held(f"{numbers} of {devices} devices", alone(6, L4, *pods), figures, warnings=said)
+    return held(f"{numbers} of {devices} devices", alone(6, L4, *pods), figures, warnings=expected)
 
 
 CASES = [

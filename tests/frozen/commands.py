@@ -226,8 +226,8 @@ class Answer:
 def answers() -> list[Answer]:
     """Return all answers."""
     found = []
-    for fleet, asked in (("estimated", ESTIMATED), ("billed", BILLED)):
-        for name, command in asked.items():
+    for fleet, commands in (("estimated", ESTIMATED), ("billed", BILLED)):
+        for name, command in commands.items():
             words = shlex.split(command)
             ways = [] if "--format" in words or "--example" in words else formats().get(command_of(words), [])
             ways = [way for way in ways if way not in ("table", "focus")]

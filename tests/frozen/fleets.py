@@ -143,9 +143,9 @@ def billed(folder: Path) -> None:
     write(folder, "unsigned.toml", BILLED_CONFIG)
     write_book(folder)
     described = machines("p4de.24xlarge")
-    told = list(charges(described, rate, booting=600))
-    write(folder, "cur.csv", bill_files.aws_cur(told))
-    write(folder, "focus.csv", bill_files.focus(told))
+    charged = list(charges(described, rate, booting=600))
+    write(folder, "cur.csv", bill_files.aws_cur(charged))
+    write(folder, "focus.csv", bill_files.focus(charged))
     write(folder, "gcp.jsonl", bill_files.gcp_jsonl(list(charges(machines("a2-highgpu-2g"), rate))))
     write(
         folder,
@@ -255,7 +255,7 @@ def _work(store: Store) -> None:
     units = {unit.name: unit for unit in ready_made()}
     scraped = words("namespace=train pod=run-a-0 instance=run-a-0:9100")
     epochs = [(hour, float(hour // 6)) for hour in range(2, 60, 2)]
-    told = [(series_of(units["training-epochs"], scraped, "main"), epochs)]
+    counters = [(series_of(units["training-epochs"], scraped, "main"), epochs)]
     for number in range(3):
         done = [(hour, 4000.0 * hour + 1000 * number) for hour in range(0, HOURS, 2)]
         for mapping, each, reason in text_rows(CHAT):
@@ -263,8 +263,8 @@ def _work(store: Store) -> None:
                 f"{reason} namespace=serve pod=chat-5d8-{number} instance=chat-{number}:8000 model_name=llama-3-8b"
             )
             points = [(hour, math.floor(value * float(each))) for hour, value in done]
-            told.append((series_of(units[mapping], labels, "main"), points))
-    put(store, told, HOURS)
+            counters.append((series_of(units[mapping], labels, "main"), points))
+    put(store, counters, HOURS)
     found = [
         ProgressRun(
             run, parent, "sweep", name, status, at(float(start)) * 1000, at(float(end)) * 1000, "", namespace, "", workload, 0.0,

@@ -175,9 +175,9 @@ def test_answer_matches_its_golden(
 
 
 def test_wrong_usage_matches_its_golden(fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [run(fleets["estimated"], shlex.split(words), monkeypatch) for words in WRONG]
-    assert not [text for text in told if "-- exit code 0\n" in text or "defect" in text]
-    check("\n".join(told), GOLDEN / "wrong-usage.txt")
+    outputs = [run(fleets["estimated"], shlex.split(words), monkeypatch) for words in WRONG]
+    assert not [text for text in outputs if "-- exit code 0\n" in text or "defect" in text]
+    check("\n".join(outputs), GOLDEN / "wrong-usage.txt")
 
 
 @pytest.mark.ci
@@ -189,21 +189,21 @@ def test_every_command_reports_missing_store_and_broken_config(
     name: str, options: str, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option = options.split()[0]
-    asked = {}
+    commands = {}
     for words in (ESTIMATED | BILLED).values():
         if option not in words:
-            asked.setdefault(command_of(shlex.split(words)), words)
-    told = []
-    for command in sorted(asked):
-        text = run(fleets["estimated"], [*shlex.split(asked[command]), *options.split()], monkeypatch)
+            commands.setdefault(command_of(shlex.split(words)), words)
+    outputs = []
+    for command in sorted(commands):
+        text = run(fleets["estimated"], [*shlex.split(commands[command]), *options.split()], monkeypatch)
         if f"No such option: {option}" not in text:
-            told.append(cut(text))
-    check("\n".join(told), GOLDEN / f"{name}.txt")
+            outputs.append(cut(text))
+    check("\n".join(outputs), GOLDEN / f"{name}.txt")
 
 
 def test_every_command_has_a_golden() -> None:
-    asked = {command_of(shlex.split(words)) for words in (*ESTIMATED.values(), *BILLED.values())}
-    assert asked == all_commands() - ELSEWHERE
+    commands = {command_of(shlex.split(words)) for words in (*ESTIMATED.values(), *BILLED.values())}
+    assert commands == all_commands() - ELSEWHERE
     goldens = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*.txt")}
     assert goldens == {f"{one}.txt" for one in answers()} | {
         "wrong-usage.txt",

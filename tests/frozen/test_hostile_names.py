@@ -140,7 +140,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]
     with alone() as patch:
         harm("load", 1, lambda _, series: map(harmful_labels, series))
         harm("write", 2, lambda _, name, text: harmful_file(name, text))
-        harm("put", 1, lambda _, told: [(harmful_series(one), values) for one, values in told])
+        harm("put", 1, lambda _, counters: [(harmful_series(one), values) for one, values in counters])
         harm("load_runs", 3, lambda *_: list(map(harmful_run, _[3])))
         with made_once("hostile", tmp_path_factory) as found:
             yield found
@@ -301,15 +301,15 @@ def test_terminal_executes_no_name(fleet: str, words: str, made: dict[str, Fleet
         stdout=ours, stderr=ours, cwd=place.folder, env=os.environ | {"TERM": "xterm", "COLUMNS": "300"},
     )  # fmt: skip
     os.close(ours)
-    told = b""
+    output = b""
     with suppress(OSError):  # the terminal closes with the program
         while part := os.read(terminal, 65536):
-            told += part
+            output += part
     os.close(terminal)
     place.restore()
-    assert done.wait() == 0, told
+    assert done.wait() == 0, output
     # only the status line has carriage returns; a name would also have the rest of HARM
-    text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
+    text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", output.decode())
     assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
 
 

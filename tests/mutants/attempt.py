@@ -78,12 +78,12 @@ class _Outcome:
 
 def fork(path: Path, text: str, tests: Sequence[pytest.Item]) -> Verdict | None:
     """Return the verdict on `path` with another text; None if a fork cannot apply it. Tests stop at the first failure."""
-    with tempfile.NamedTemporaryFile("r") as told:
+    with tempfile.NamedTemporaryFile("r") as file:
         child = os.fork()
         if not child:
-            _in_child(Path(told.name), path, text, tests)
+            _in_child(Path(file.name), path, text, tests)
         os.waitpid(child, 0)
-        answer = told.read()
+        answer = file.read()
     if not answer:  # it was killed: it timed out or crashed the process
         return Verdict(crashes=True)
     found = json.loads(answer)

@@ -15,7 +15,9 @@ from tests.oracle.exact.prices import NANO, Row, Steps, steps
 from tests.replay.billing import Charge
 
 
-def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True) -> Callable[[Node], Steps]:
+def billed_book(
+    charges: Iterable[Charge], book: list[Row], *, pooled: bool = True
+) -> Callable[[Node], Steps]:
     """Return the price steps of the charges, and of the price book for hours without charges.
 
     With `pooled`, machines of one kind share the cost of a charge period by hours.
@@ -27,7 +29,7 @@ def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True)
     def pool(charge: Charge) -> Any:
         return charge.kind if pooled else (charge.machine, charge.start, charge.length)
 
-    for charge in told:
+    for charge in charges:
         own[charge.machine].append(charge)
         cost[pool(charge)] += Fraction(charge.cost)
         hours[pool(charge)] += charge.hours

@@ -32,11 +32,11 @@ def replayed(fleet: Fleet) -> list[Series]:
 
         def put(self, name: str, labels: dict[str, Any], value: Any, t: float) -> None:
             if name not in _UNUSED:
-                told = (
+                key = (
                     ("__name__", name),
                     *sorted((k, str(v)) for k, v in labels.items() if v is not None and v != ""),
                 )
-                times, values = chunks.setdefault(told, ([], []))
+                times, values = chunks.setdefault(key, ([], []))
                 times.append(round(float(f"{t:.3f}") * 1000))
                 values.append(float(value))
 

@@ -136,9 +136,9 @@ def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
         if how in ("row", "spread", "net"):
             deduction += less
             off = {"line_item_line_item_type": "EdpDiscount", "line_item_unblended_cost": str(-less)}
-            told = {"line_item_net_unblended_cost": "0"} if how == "net" and dice.random() < 0.5 else {}
+            net_cost = {"line_item_net_unblended_cost": "0"} if how == "net" and dice.random() < 0.5 else {}
             blank = {"line_item_resource_id": "", "line_item_usage_type": ""} if how != "row" else {}
-            result.append(row | off | told | blank)
+            result.append(row | off | net_cost | blank)
     return result, deduction
 
 

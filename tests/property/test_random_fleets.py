@@ -141,29 +141,29 @@ WAYS = {"pooled": booleans(), "write": sampled_from([aws_cur, focus])}
 def test_costs_match_an_exact_calculation_from_the_bill(
     data: DataObject, fleet: Fleet, pooled: bool, write: Any
 ) -> None:
-    told = data.draw(bills(fleet))
+    charged = data.draw(bills(fleet))
     with priced(fleet, data.draw(books(fleet))) as config:
         series = scrape(fleet, lean=True)
         shared = config.prices.model_copy(update={"commitment_sharing": "pooled" if pooled else "as_billed"})
         config = config.model_copy(update={"prices": shared})
         store = load(fleet, series, config)
-        if told:
+        if charged:
             export = config.store.with_name("bill.csv")
-            export.write_text(write(told))
+            export.write_text(write(charged))
             assert not collect_bills(store, [LocalTree(export)], None if write is focus else "aws").errors
         pipeline.attribute(config, store, period(fleet["start"], fleet["end"]))
         assert not unpaid(store)
         assert config.prices.book is not None
         listed = read_book(config.prices.book)
-        dearest = max(
+        highest = max(
             [float(row["price_per_hour"]) for row in listed]
-            + [float(Fraction(one.cost) / one.hours) for one in told]
+            + [float(Fraction(one.cost) / one.hours) for one in charged]
         )
         # times are exact; money may differ by a few scrapes, since bill and metrics may disagree on a machine's uptime
-        slack = Decimal(4 * fleet["scrape"] / 3600 * dearest)
-        book = billed_book(told, listed, pooled=pooled)
+        slack = Decimal(4 * fleet["scrape"] / 3600 * highest)
+        book = billed_book(charged, listed, pooled=pooled)
         check_equal(fleet, series, config, store, book, slack)
-        _check_hours(store, told, pooled)
+        _check_hours(store, charged, pooled)
 
 
 DRAWN = given(data=st.data(), fleet=fleets(), **WAYS)
@@ -176,11 +176,11 @@ _POOLS = """
 _MACHINES = "SELECT instance_hours * price_per_hour, effective_cost FROM billed_hours"
 
 
-def _check_hours(store: Store, told: list[Charge], pooled: bool) -> None:
+def _check_hours(store: Store, charged: list[Charge], pooled: bool) -> None:
     """Price x billed hours equals the bill's effective cost: per machine as billed, or over each pool of shared costs."""
     rows = store.query(_POOLS if pooled else _MACHINES)[1]
     assert all(abs(float(cost) - float(calculated)) < 1e-6 for calculated, cost in rows)
-    assert sum(cost for _, cost in rows) == sum(charge.cost for charge in told)
+    assert sum(cost for _, cost in rows) == sum(charge.cost for charge in charged)
 
 
 OWNERS = sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "StatefulSet"])

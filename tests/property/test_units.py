@@ -44,8 +44,10 @@ def _told(con: duckdb.DuckDBPyConnection, processes: list[list[int | None]], *, 
             expected += value - before if value >= before else value
             values.append(value)
         # three returns to a former level indicate several processes behind one name (35_processes), not restarts
-        told = [value for value, _ in groupby(values)]
-        assume(sum(low < one <= high for one, low, high in zip(told, told[1:], told[2:], strict=False)) < 3)
+        levels = [value for value, _ in groupby(values)]
+        assume(
+            sum(low < one <= high for one, low, high in zip(levels, levels[1:], levels[2:], strict=False)) < 3
+        )
         moments = np.arange(len(values), dtype=np.int64) * 60_000
         for replica in range(2 if replicas else 1):
             series = counter("request", f"pod-{number}", labels={"prometheus_replica": str(replica)})

@@ -25,10 +25,10 @@ Cells = dict[str, str]
 
 def aws_cur(charges: Iterable[Charge], *, legacy: bool = False) -> str:
     """Return a Cost and Usage Report as CSV: CUR 2.0, or the legacy format with slash columns."""
-    told = list(charges)
-    rows = [row for charge in told for row in _aws_rows(charge)]
-    if told:
-        rows += _aws_rest(told)
+    charged = list(charges)
+    rows = [row for charge in charged for row in _aws_rows(charge)]
+    if charged:
+        rows += _aws_rest(charged)
     return csv_text(rows if legacy else snake(rows))
 
 
@@ -81,10 +81,10 @@ def _aws_rows(charge: Charge) -> list[Cells]:
     return [row, *beside]
 
 
-def _aws_rest(told: list[Charge]) -> list[Cells]:
+def _aws_rest(charged: list[Charge]) -> list[Cells]:
     """Return a credit and tax of the account, and the commitments' fees, partly unused."""
-    used, reserved = (sum(c.cost for c in told if c.option == option) for option in _COVERED)
-    base = _aws_base(told[0]) | {"lineItem/ResourceId": "", "lineItem/UsageType": "", "pricing/unit": ""}
+    used, reserved = (sum(c.cost for c in charged if c.option == option) for option in _COVERED)
+    base = _aws_base(charged[0]) | {"lineItem/ResourceId": "", "lineItem/UsageType": "", "pricing/unit": ""}
     rows = (
         """
         lineItem/LineItemType         Credit

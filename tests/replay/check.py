@@ -31,10 +31,10 @@ def differences(
     """Return a line per measure that is off by more than 0.5 % plus its slack; measures without an expected value must be 0."""
     wrong = []
     for measure in measures:
-        said, truth = float(actual.get(measure) or 0), float(expected.get(measure) or 0)
+        figure, truth = float(actual.get(measure) or 0), float(expected.get(measure) or 0)
         allowed = RELATIVE * abs(truth) + slack.get(measure, 0.0) + 1e-6
-        if abs(said - truth) > allowed:
-            wrong.append(f"{what}: {measure} is {said:.6f}, true is {truth:.6f} (allowed ±{allowed:.6f})")
+        if abs(figure - truth) > allowed:
+            wrong.append(f"{what}: {measure} is {figure:.6f}, true is {truth:.6f} (allowed ±{allowed:.6f})")
     return wrong
 
 
@@ -76,38 +76,38 @@ def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figure
     wrong = []
     slacks = defaultdict(list)
     others = {key for key, figures in pods.items() if figures.allocated_gpu_hours or figures.cost}
-    for told in expected["by_pod"]:
-        key = (told["cluster"], told["namespace"], told["pod"], told["uid"])
-        edges = _edges(fleet, told)
+    for row in expected["by_pod"]:
+        key = (row["cluster"], row["namespace"], row["pod"], row["uid"])
+        edges = _edges(fleet, row)
         slacks[key[:2]].append(edges)
         figures = pods.get(key, Figures()).rounded()
-        wrong += differences(told["uid"], figures, told, (*HOURS, *MONEY), slack_of_pods(fleet, [edges]))
+        wrong += differences(row["uid"], figures, row, (*HOURS, *MONEY), slack_of_pods(fleet, [edges]))
         others -= {key}
     wrong += [f"{key}: did not exist, but has {pods[key].rounded()}" for key in others]
-    for told in expected["by_namespace"]:
-        where = (told["cluster"], told["namespace"])
+    for row in expected["by_namespace"]:
+        where = (row["cluster"], row["namespace"])
         slack = slack_of_pods(fleet, slacks[where])
         figures = namespaces[where].rounded()
-        wrong += differences(told["namespace"], figures, told, (*HOURS, *MONEY), slack)
+        wrong += differences(row["namespace"], figures, row, (*HOURS, *MONEY), slack)
     slack = slack_of_pods(fleet, [edges for held in slacks.values() for edges in held])
     slack |= slack_of_nodes(fleet, expected, slack)
     measures = (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY)
     return wrong + differences("total", everything.rounded(), expected["total"], measures, slack)
 
 
-def _edges(fleet: Fleet, told: dict[str, Any]) -> tuple[float, float, int]:
+def _edges(fleet: Fleet, row: dict[str, Any]) -> tuple[float, float, int]:
     """Return a pod's GPUs, their price per hour, and how many of its two edges have no timestamp metric."""
-    pod = next(p for p in fleet["pods"] if (p["uid"], p["cluster"]) == (told["uid"], told["cluster"]))
+    pod = next(p for p in fleet["pods"] if (p["uid"], p["cluster"]) == (row["uid"], row["cluster"]))
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
     start, end = period_of(fleet)
     seconds = min(pod["to"], node["to"], end) - max(pod["scheduled"], node["from"], start)
-    hours = told.get("allocated_gpu_hours", 0)
+    hours = row.get("allocated_gpu_hours", 0)
     listed = min(pod["keep_until"], fleet["end"])
     ends_known = pod["to"] >= fleet["end"] or (
         listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"]
     )
     edges = (not pod.get("timestamps", True)) + (not ends_known)
-    return hours * 3600 / max(seconds, 1), told.get("cost", 0) / (hours or 1), edges
+    return hours * 3600 / max(seconds, 1), row.get("cost", 0) / (hours or 1), edges
 
 
 def slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:

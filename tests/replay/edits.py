@@ -95,8 +95,8 @@ def _edited(
     return _merged(parts)
 
 
-def _labels(told: Labels) -> Mapping[str, str | None]:
-    return words(told) if isinstance(told, str) else told
+def _labels(labels: Labels) -> Mapping[str, str | None]:
+    return words(labels) if isinstance(labels, str) else labels
 
 
 def _changed(one: Series, changes: Labels) -> Series:

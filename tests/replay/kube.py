@@ -110,11 +110,11 @@ class _Target:
             put("info", {"node": where, "host_ip": "10.8.0.4", **of_owner}, 1, since, until)
             for container in containers:
                 init = "" if container["role"] == "main" else "init_"
-                for resource, units in _asked(pod, container).items():
-                    asked = {"container": container["name"], "node": where, "resource": resource}
-                    asked["unit"] = UNITS.get(resource, "integer")
+                for resource, units in _requested(pod, container).items():
+                    requested = {"container": container["name"], "node": where, "resource": resource}
+                    requested["unit"] = UNITS.get(resource, "integer")
                     for what in ("requests",) if resource in UNITS else ("requests", "limits"):
-                        put(f"{init}container_resource_{what}", asked, units, since, until)
+                        put(f"{init}container_resource_{what}", requested, units, since, until)
         for container in containers:
             named, role = {"container": container["name"]}, container["role"]
             if "image" in pod:
@@ -216,15 +216,15 @@ def containers_of(pod: Item) -> list[Item]:
     return [{"role": "main", **c} for c in pod["containers"]] if "containers" in pod else alone
 
 
-def _asked(pod: Item, container: Item) -> dict[str, float]:
+def _requested(pod: Item, container: Item) -> dict[str, float]:
     """Return a container's requests by resource."""
-    asked = {
+    requested = {
         pod["resource"]: container.get("count"),
         **container.get("asks", {}),
         "cpu": container.get("cpu"),
         "memory": container.get("memory_gib", 0) * GIB,
     }
-    return {resource: units for resource, units in asked.items() if units}
+    return {resource: units for resource, units in requested.items() if units}
 
 
 def _valued(

@@ -125,14 +125,14 @@ def works() -> list[Work]:
     """Return every counter of the fleet."""
     found = []
     for name, namespace, model, engine, spans, amounts, seen, more in text_rows(_WORKS):
-        said = {"falls": "", "first": "0", "lag": "0", "weight": "0.25", **words(more)}
-        labels = (("cache_source", said["cache_source"]),) if "cache_source" in said else ()
-        falls = tuple((hour, int(value)) for hour, value in _pairs(said["falls"], ":"))
+        cells = {"falls": "", "first": "0", "lag": "0", "weight": "0.25", **words(more)}
+        labels = (("cache_source", cells["cache_source"]),) if "cache_source" in cells else ()
+        falls = tuple((hour, int(value)) for hour, value in _pairs(cells["falls"], ":"))
         for unit, amount in words(amounts).items():
             adds = [(*span, int(amount) * (3 + number) // 3) for number, span in enumerate(_pairs(spans))]
             work = Work(
                 name, namespace, _METRICS[engine][unit], unit, model, _pairs(seen)[0], tuple(adds), falls,
-                int(said["first"]), int(said["lag"]), labels, said["weight"],
+                int(cells["first"]), int(cells["lag"]), labels, cells["weight"],
             )  # fmt: skip
             found.append(work)
     return found

@@ -55,13 +55,13 @@ def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
 
 def put(
     store: Store,
-    told: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]],
+    series_points: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]],
     hours: float = 24,
     source: str = "prom",
 ) -> None:
     """Load a server's metrics of the fleet's day: series with their values by hour."""
     batch = ProgressBatch()
-    for series, points in told:
+    for series, points in series_points:
         values = np.array([value for _, value in points], dtype=float)
         batch.add(series, np.array([at(hour) * 1000 for hour, _ in points]), values)
     span = (at(0) * 1000, at(hours) * 1000)

@@ -292,7 +292,7 @@ def jobs(cluster: Scheduler) -> str:
             *([("0", run.nodes, run.busy)] if spread else []),
         ]
         for step, nodes, busy in steps:
-            told = {
+            own = {
                 "JobID": f"{row['JobID']}.{step}",
                 "JobIDRaw": f"{row['JobIDRaw']}.{step}",
                 "JobName": "batch" if step == "batch" else "train",
@@ -303,7 +303,7 @@ def jobs(cluster: Scheduler) -> str:
                 "TRESUsageInTot": f"cpu=01:00:00,gres/gpuutil={busy * (run.work.gpus * len(nodes)):.0f}",
             }
             absent = dict.fromkeys(("User", "Partition", "QOS", "Reason", "Reservation", "ReqTRES"), "")
-            step_row = row | absent | told
+            step_row = row | absent | own
             lines.append(DELIMITER.join(step_row[name] for name in FIELDS))
     return "\n".join(lines) + "\n"
 

@@ -44,8 +44,10 @@ class Answers:
             row: Any = total(self.store, *SPAN, self.cluster)
             if name != "total":
                 row = next(f for key, f in by_pod(self.store, *SPAN, self.cluster).items() if key[3] == name)
-            told = {one: float(getattr(row, one if one == "cost" else f"{one}_gpu_hours")) for one in figures}
-            assert told == pytest.approx(figures, abs=within), name
+            actual = {
+                one: float(getattr(row, one if one == "cost" else f"{one}_gpu_hours")) for one in figures
+            }
+            assert actual == pytest.approx(figures, abs=within), name
 
     def held(self) -> list[float]:
         """Return the GPU-hours of each pod with any."""

@@ -147,8 +147,8 @@ def aws_rate(
         productDescription=Linux/UNIX""")
     offering = words(f"""
         offeringId=5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31 paymentOption="{payment}" planType={plan} currency=USD""")
-    told = words(f"""
+    fields = words(f"""
         rate={rate} unit=Hrs productType=EC2 serviceCode=AmazonEC2 usageType=BoxUsage:{name} operation=RunInstances""")
     listed = [{"name": key, "value": value} for key, value in properties.items()]
     offered = {**offering, "durationSeconds": years * 31_536_000}
-    return {**told, "savingsPlanOffering": offered, "properties": listed, **about}
+    return {**fields, "savingsPlanOffering": offered, "properties": listed, **about}

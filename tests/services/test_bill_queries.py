@@ -93,8 +93,8 @@ class BigQuery:
         return {**job, "statistics": {**read, "query": read}}
 
     def _results(self, number: int, query: dict[str, list[str]]) -> dict[str, Any]:
-        asked = self.jobs[number]["query"]["queryParameters"]
-        parameters = {one["name"]: one["parameterValue"]["value"] for one in asked}
+        listed = self.jobs[number]["query"]["queryParameters"]
+        parameters = {one["name"]: one["parameterValue"]["value"] for one in listed}
         lines = self.rows.get(parameters["month"], [])
         start, most = (int(query.get(name, ["0"])[0]) for name in ("pageToken", "maxResults"))
         end = start + min(most or 9, self.page)
@@ -128,8 +128,8 @@ class CostManagement:
 
 def google_error(code: int, reason: str, **headers: str) -> Answer:
     """Return Google's answer to a refused request."""
-    told = words(f"reason={reason} message={reason} domain=global")
-    return code, headers, {"error": {"code": code, "message": reason, "errors": [told]}}
+    detail = words(f"reason={reason} message={reason} domain=global")
+    return code, headers, {"error": {"code": code, "message": reason, "errors": [detail]}}
 
 
 HEAD = """
@@ -287,9 +287,9 @@ def test_corrections_replace_the_month(bills: Bills, served: BigQuery, url: str)
     assert "@since" not in served.jobs[1]["query"]["query"], "partitions of usage time are all read"
     served.rows["202603"].append(json.dumps(row(CORE, -0.36, 2, export_time="2026-03-20T00:00:00Z")))
     collect(bills, url)
-    asked = len(served.jobs)
+    before = len(served.jobs)
     run, _ = collect(bills, url)
-    assert not run.errors and len(served.jobs) == asked, "a table as it was is not queried again"
+    assert not run.errors and len(served.jobs) == before, "a table as it was is not queried again"
     assert bills.sums() == [(SOURCE, "2026-03", 6, pytest.approx(1.44), pytest.approx(1.44))]
 
 

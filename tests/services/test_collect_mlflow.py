@@ -138,8 +138,8 @@ def tell(url: str) -> None:
     def run(name: str, start: float, end: float, **named: str) -> str:
         """Log a run with these tags."""
         tags = {**named, "mlflow.runName": name}
-        told = [{"key": key.replace("_", "."), "value": value} for key, value in tags.items()]
-        body = {"experiment_id": experiment, "run_name": name, "start_time": at(start) * 1000, "tags": told}
+        listed = [{"key": key.replace("_", "."), "value": value} for key, value in tags.items()]
+        body = {"experiment_id": experiment, "run_name": name, "start_time": at(start) * 1000, "tags": listed}
         run_id = str(call(url, "runs/create", body)["run"]["info"]["run_id"])
         call(url, "runs/update", {"run_id": run_id, "status": "FINISHED", "end_time": at(end) * 1000})
         return run_id

@@ -167,7 +167,7 @@ def size(region: str, *prices: float) -> dict[str, Any]:
 @contextmanager
 def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[Any]]]:
     """Serve a managed identity's token endpoint and Azure Resource Graph with these answers; record its queries."""
-    asked: list[Any] = []
+    queries: list[Any] = []
 
     def answer(path: str, headers: dict[str, str], body: bytes) -> Reply:
         if path.startswith("/token"):
@@ -180,13 +180,13 @@ def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[
             return Reply(200, token)
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
         assert headers["Authorization"] == "Bearer t0ken"
-        asked.append(json.loads(body))
-        return answers[min(len(asked), len(answers)) - 1]
+        queries.append(json.loads(body))
+        return answers[min(len(queries), len(answers)) - 1]
 
     with serving(answer) as url:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{url}/token")
         monkeypatch.setenv("IDENTITY_HEADER", "secret")
-        yield url, asked
+        yield url, queries
 
 
 def test_azure_pages_are_read_and_throttling_is_waited_out(
@@ -196,7 +196,7 @@ def test_azure_pages_are_read_and_throttling_is_waited_out(
     rates = [rate, rate | {"location": "westeurope", "evictionRate": "20+"}, rate | {"evictionRate": None}]
     pages = graph([size("eastus", 1.5, 1.25)], 2, "more"), graph([size("westeurope", 0.00005)], 2)
     answers = [Reply(429, b"", {"Retry-After": "0"}), *pages, graph(rates, 3)]
-    with azure_at(answers, monkeypatch) as (url, asked):
+    with azure_at(answers, monkeypatch) as (url, queries):
         settings = Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
         result = run(store, azure=settings)["azure"]
     assert result.error is None and result.load is not None and result.load.new == 3
@@ -205,8 +205,8 @@ def test_azure_pages_are_read_and_throttling_is_waited_out(
         eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.5
         westeurope - Standard_NC24ads_A100_v4 Linux/UNIX 0.00005
     """)
-    assert asked[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in asked[1]["query"]
-    assert asked[2]["options"]["$skipToken"] == "more"
+    assert queries[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in queries[1]["query"]
+    assert queries[2]["options"]["$skipToken"] == "more"
     columns = "provider, region, instance_type, band_low_percent, seen_on"
     assert shown(store, columns, "spot_eviction_rates") == word_rows("""
         azure eastus     Standard_NC24ads_A100_v4 5  2026-11-01

@@ -161,7 +161,7 @@ def test_each_piece_of_work_counts_once(tmp_path: Path, monkeypatch: pytest.Monk
         for (mapping, unit), amount in due.items()
     }
 
-    expected, work, sums, told = (Amounts(float) for _ in range(4))
+    expected, work, sums, listed = (Amounts(float) for _ in range(4))
     for pod, model, unit, *amounts in map(str.split, COUNTED.strip().splitlines()):
         for failed, amount in enumerate(map(float, amounts)):
             expected[pod, None if model == "-" else model, unit, bool(failed)] = amount
@@ -174,6 +174,6 @@ def test_each_piece_of_work_counts_once(tmp_path: Path, monkeypatch: pytest.Monk
     answers = [json.loads(run("unit", name, "--format", "json")) for name in ("requests", "tokens")]
     for row in (*answers[0]["work_without_cost"], *answers[1]["work_without_cost"]):
         if not row["workload"].startswith("made-up"):
-            told[row["workload"], row["model"] or "", row["unit"]] += row["amount"]
+            listed[row["workload"], row["model"] or "", row["unit"]] += row["amount"]
     units = ("request", "prompt_token", "cached_token", "generation_token")
-    assert told == {key: amount for key, amount in work.items() if key[2] in units and amount}
+    assert listed == {key: amount for key, amount in work.items() if key[2] in units and amount}

@@ -167,8 +167,8 @@ def check(folder: Path, config: Config, series: str, expected: str, at: str = "1
     tests = []
     for expression, *samples in text_rows(expected):
         values = [sample.rpartition(" ") for sample in samples]
-        told = [{"labels": labels, "value": float(value)} for labels, _, value in values]
-        tests.append({"expr": expression, "eval_time": at, "exp_samples": told})
+        samples = [{"labels": labels, "value": float(value)} for labels, _, value in values]
+        tests.append({"expr": expression, "eval_time": at, "exp_samples": samples})
     case: dict[str, Any] = {"interval": "1m", "promql_expr_test": tests} | more
     case["input_series"] = [{"series": name, "values": values} for name, values in text_rows(series)]
     files = ["recording.yml", "alerts.yml"]
@@ -221,21 +221,23 @@ on_demand      | karpenter_sh_capacity_type=on-demand
 
 def test_rules_and_inventory_agree_on_capacity_types(tmp_path: Path) -> None:
     nodes, series, samples = [], "", "sum by (node, capacity_type) (gpucost:node_gpus:capacity)"
-    for number, (told, text) in enumerate(text_rows(BOUGHT)):
+    for number, (capacity_type, text) in enumerate(text_rows(BOUGHT)):
         labels = {f"label_{name}": value for name, value in (pair.split("=") for pair in text.split())}
         exported = {"label_karpenter_sh_capacity_type": None} | labels
         nodes.append(node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=exported))
         shown = ", ".join(f'{name}="{value}"' for name, value in labels.items())
         series += f'kube_node_labels{{node="n{number}", {shown}}} | 1x10\n'
         series += f'kube_node_status_capacity{{node="n{number}", resource="nvidia_com_gpu"}} | 1x10\n'
-        samples += f' | {{node="n{number}", capacity_type="{told}"}} 1'
+        samples += f' | {{node="n{number}", capacity_type="{capacity_type}"}} 1'
     check(tmp_path, Config(), series, samples, "5m")
     described = fleet(1, nodes, [], {})
     config = write_config(described, tmp_path, tmp_path / "prices.csv")
     with load(described, scrape(described), config, 1).write() as con:
         inventory.stage(con, Config())
         found = con.execute("SELECT capacity_type FROM nodes ORDER BY substr(node, 2)::INTEGER").fetchall()
-    assert [told for (told,) in found] == [told for told, _ in text_rows(BOUGHT)]
+    assert [capacity_type for (capacity_type,) in found] == [
+        capacity_type for capacity_type, _ in text_rows(BOUGHT)
+    ]
 
 
 def longer(series: str, samples: int) -> str:
@@ -313,7 +315,7 @@ def exported(*words: str) -> str:
     return call("export", *words, "--store", "store.duckdb")[0]
 
 
-def asked(url: str, expression: str) -> Any:
+def queried(url: str, expression: str) -> Any:
     """Return the result of an expression of the dashboard."""
     words = expression.replace("$cluster", ".*").replace("$namespace", ".*")
     answer = requests.get(f"{url}/api/v1/query", {"query": words}, timeout=10)
@@ -357,14 +359,14 @@ def test_dashboard_panels_have_data(in_an_empty_folder: Path) -> None:
             deadline = time.monotonic() + 60
             while True:
                 with suppress(OSError):  # it answers 503 at first
-                    if asked(url, "gpucost:cluster_cost:per_hour"):
+                    if queried(url, "gpucost:cluster_cost:per_hour"):
                         break
                 assert time.monotonic() < deadline, (folder / "log").read_text()
                 time.sleep(0.2)
-            empty = [expression for expression in expressions(Config()) if not asked(url, expression)]
+            empty = [expression for expression in expressions(Config()) if not queried(url, expression)]
             # no queues, and only activity from DCGM
             assert all("kueue_" in one or "DCGM_FI_DEV_FB_USED" in one or "POWER" in one for one in empty), (
                 empty
             )
             # it accepts rules with any names, or answers HTTP 400
-            assert len([asked(url, expression) for expression in expressions(HOSTILE)]) > 20
+            assert len([queried(url, expression) for expression in expressions(HOSTILE)]) > 20

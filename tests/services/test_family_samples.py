@@ -85,8 +85,8 @@ def cases() -> dict[str, Case]:
     for name, base, metrics, where, hours, gaps, held in text_rows(TABLE):
         start, end = map(float, hours.split() or (0, 0))
         series = drop(bases[base], metrics, words(where), (start, end))
-        told = [gap.split() for gap in gaps.split(",") if gap]
-        found[name] = (series, [(float(since), float(to), names) for since, to, *names in told], float(held))
+        spans = [gap.split() for gap in gaps.split(",") if gap]
+        found[name] = (series, [(float(since), float(to), names) for since, to, *names in spans], float(held))
     return found
 
 

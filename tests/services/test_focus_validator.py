@@ -44,8 +44,8 @@ def test_every_rule_passes_except_documented_ones(tmp_path: Path) -> None:
     for name, update, skipped in (("bare", bare, "n2"), ("full", f"{TOLD}, {COVERED}", None)):
         (tmp_path / name).mkdir()
         fleet = Billed(tmp_path / name, machines("p4de.24xlarge"))
-        told = [charge for charge in charges(fleet.fleet, rate, 600) if charge.node["name"] != skipped]
-        fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+        charged = [charge for charge in charges(fleet.fleet, rate, 600) if charge.node["name"] != skipped]
+        fleet.bill(bill_files.aws_cur(charged), "cur.csv", "aws")
         with fleet.store.write() as con:
             change_bill_rows(con, f"UPDATE bill_rows SET {update}")  # noqa: S608
         failed |= failures(fleet, "1.2")
@@ -56,8 +56,8 @@ def test_every_rule_passes_except_documented_ones(tmp_path: Path) -> None:
 def test_no_export_fails_other_rules(name: str, tmp_path: Path) -> None:
     kind, file, provider, write = FORMATS[name]
     fleet = Billed(tmp_path, machines(kind))
-    told = list(charges(fleet.fleet, rate, 600))
-    fleet.bill(write(by_day(told) if name == "azure" else told), file, provider)
+    charged = list(charges(fleet.fleet, rate, 600))
+    fleet.bill(write(by_day(charged) if name == "azure" else charged), file, provider)
     for version in ("1.2", "1.3"):
         assert failures(fleet, version) <= documented(), version
 

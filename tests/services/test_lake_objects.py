@@ -153,7 +153,7 @@ def test_missing_bucket_is_named(place: Place, tmp_path: Path) -> None:
 def test_wrong_key_and_address_token_stay_secret(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong, signature = "d3Jvbmcga2V5", "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
     monkeypatch.setenv(CONNECTION, os.environ[CONNECTION].replace(KEY, wrong))
-    said = "".join(call("lake", "info", place.url, code=1))
-    assert "refused" in said and wrong not in said
+    output = "".join(call("lake", "info", place.url, code=1))
+    assert "refused" in output and wrong not in output
     for command in ("info", "attribute"):
         assert "c2VjcmV0" not in "".join(call("lake", command, f"{place.url}?{signature}", code=1))

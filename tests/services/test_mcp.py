@@ -33,8 +33,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).path
 
 
-def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
-    """Return the result of `asked` in a session with a new server."""
+def talk(config: Path, talking: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+    """Return the result of `talking` in a session with a new server."""
     from mcp import ClientSession, StdioServerParameters  # slow to import
     from mcp.client.stdio import stdio_client
 
@@ -44,7 +44,7 @@ def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
         )
         async with stdio_client(server) as (reading, writing), ClientSession(reading, writing) as session:
             await session.initialize()
-            return await asked(session)
+            return await talking(session)
 
     return anyio.run(main)
 
@@ -109,9 +109,9 @@ def test_answers_match_the_commands_and_other_arguments_are_refused(config: Path
             config, *words.split(), code=int(code)
         ), name
     whole = printed(config, "report", "--month", "2026-10", "--by", "workload")
-    told = json.loads(cut.content[0].text)
-    assert told["answer"]["rows"] == whole["rows"][:3]
-    assert told["left_out"]["rows"] == len(whole["rows"]) - 3
+    short = json.loads(cut.content[0].text)
+    assert short["answer"]["rows"] == whole["rows"][:3]
+    assert short["left_out"]["rows"] == len(whole["rows"]) - 3
     for answer, (name, _, message) in zip(refused, REFUSALS, strict=True):
         text = answer.content[0].text
         assert answer.is_error and message in text and visible(text) == text, name

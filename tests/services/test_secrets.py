@@ -82,9 +82,9 @@ class Echo(Quiet):
     def do_GET(self) -> None:  # noqa: N802
         sent = f"{self.path} {dict(self.headers)} {self.received()[:500]!r}"
         self.heard.append(sent)
-        told = {"status": "error", "errorType": "bad", "error": sent, "message": sent}
+        answer = {"status": "error", "errorType": "bad", "error": sent, "message": sent}
         body = (
-            json.dumps(told)
+            json.dumps(answer)
             if self.manner == "error"
             else sent
             if self.manner in ("text", "nonsense")
@@ -184,11 +184,11 @@ two lines | keyring:service/two  | contains more than one line
 """
 
 
-@pytest.mark.parametrize(("place", "said"), named_rows(EMPTY))
-def test_empty_keyring_error_has_a_fix(place: str, said: str, folder: Path) -> None:
+@pytest.mark.parametrize(("place", "message"), named_rows(EMPTY))
+def test_empty_keyring_error_has_a_fix(place: str, message: str, folder: Path) -> None:
     Kept.held = {("service", "two"): "one\ntwo"}
     (folder / "gpucost.toml").write_text(
         f'[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "{place}"\n'
     )
     result = CliRunner().invoke(app, ["collect", "prometheus"])
-    assert result.exit_code == 1 and said in result.stderr, result.output
+    assert result.exit_code == 1 and message in result.stderr, result.output

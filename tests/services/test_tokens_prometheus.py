@@ -55,8 +55,8 @@ class Collected:
 
     def answer(self, *words: str, hours: tuple[float, float]) -> dict[str, Any]:
         """Return the JSON answer of a command for these hours; numbers with a point are decimals."""
-        said = self.run(*words, "--format", "json", hours=hours)
-        answer: dict[str, Any] = json.loads(said, parse_float=Decimal)
+        output = self.run(*words, "--format", "json", hours=hours)
+        answer: dict[str, Any] = json.loads(output, parse_float=Decimal)
         return answer
 
 

@@ -86,17 +86,17 @@ class Bill:
 def exact_bill(series: list[Series], rules: Rules) -> Bill:
     """Return the bill of samples, without tolerance, aggregates or SQL."""
     everything = list(valid(series, rules.cluster))
-    told, exporters = list(identified(states(everything))), device_series(everything)
-    nodes = lives(told, exporters)
-    _place(nodes, exporters, told)
+    kube_states, exporters = list(identified(states(everything))), device_series(everything)
+    nodes = lives(kube_states, exporters)
+    _place(nodes, exporters, kube_states)
     for node in nodes:
         node.gpus = count_gpus(node)
     nodes = [node for node in nodes if node.gpus > 0]
     holders = defaultdict(list)
-    for pod in pods(told, nodes, exporters):
+    for pod in pods(kube_states, nodes, exporters):
         holders[pod.node].append(pod)
-    seen = collected(told, exporters)
-    teams = Teams(told, rules.teams)
+    seen = collected(kube_states, exporters)
+    teams = Teams(kube_states, rules.teams)
     bill = Bill()
     for node in nodes:
         count = _NodeBill(bill, node, holders[node], rules, teams)
@@ -105,14 +105,14 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
     return bill
 
 
-def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) -> None:
+def _place(nodes: list[Node], exporters: list[DeviceSeries], kube_states: list[State]) -> None:
     """Assign each series to the node that its exporter names, otherwise to the node of the pod it names."""
     names = defaultdict(set)
     by_name = defaultdict(list)
     for node in nodes:
         names[node.cluster].add(node.name)
         by_name[node.cluster, node.name].append(node)
-    bound = [s for s in told if s.metric == "kube_pod_info" and s.get("node")]
+    bound = [s for s in kube_states if s.metric == "kube_pod_info" and s.get("node")]
     for device in exporters:
         name = next((n for n in (device.host, device.node_label) if n in names[device.cluster]), None)
         if name is None and device.host and not device.host.replace(".", "").isdigit():
@@ -223,10 +223,10 @@ class _NodeBill:
     def _measured(self, pod: Pod, since: int, until: int) -> tuple[Fraction, Fraction, Fraction]:
         idle = measured = activity = ZERO
         for key, weight in pod.devices.items():
-            said = self.speech[key].between(since, until)
-            idle += weight * said[0]
-            measured += weight * said[1]
-            activity += weight * said[2]
+            measures = self.speech[key].between(since, until)
+            idle += weight * measures[0]
+            measured += weight * measures[1]
+            activity += weight * measures[2]
         return idle, measured, activity
 
 

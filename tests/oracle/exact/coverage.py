@@ -11,14 +11,14 @@ from tests.oracle.exact.states import HOUR, State
 BRIDGED = 2 * HOUR
 
 
-def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, list[tuple[int, int]]]:
+def collected(kube_states: list[State], exporters: list[DeviceSeries]) -> dict[str, list[tuple[int, int]]]:
     """Return spans of collected time by cluster, from one scrape before the first sample (same hour) to one after the last.
 
     Activity alone does not show which pod held a GPU: it counts only for clusters without any other metrics. The tests of
     coverage cover shards and single families of metrics that fail.
     """
     seen = defaultdict(list)
-    for state in told:
+    for state in kube_states:
         seen[state.cluster].append((state.first, state.last, state.begin, state.end))
     known = set(seen)
     for device in exporters:

@@ -95,21 +95,21 @@ class DeviceSeries:
 
 def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
     """Return the activity series: one metric for whole devices, the other for MIG instances."""
-    told = []
+    activity = []
     for samples in everything:
         labels = samples.labels
         if labels["__name__"] == (MIG if labels.get("GPU_I_ID") else DEVICE) and (
             labels.get("UUID") or labels.get("uuid")
         ):
-            told.append(samples)
+            activity.append(samples)
     scraped = defaultdict(lambda: defaultdict(list))
-    for samples in told:
+    for samples in activity:
         hourly = hourly_gaps(samples)
         for hour, gaps in hourly.items():
             scraped[_target(samples)][hour].append((-len(gaps), lower_median(gaps) or USUAL_INTERVAL))
     intervals = {target: dict(_intervals(hours)) for target, hours in scraped.items()}
     found = []
-    for samples in told:
+    for samples in activity:
         own = intervals.get(_target(samples), {})
         hours = {}
         for hour in sorted({time // HOUR for time in samples.times}):

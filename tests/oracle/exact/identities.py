@@ -14,10 +14,10 @@ from tests.oracle.exact.states import COVERED, State
 STARTS = ("kube_pod_status_scheduled_time", "kube_pod_start_time")
 
 
-def identified(told: list[State]) -> Iterator[State]:
+def identified(kube_states: list[State]) -> Iterator[State]:
     """Yield the states with generated uids for pods without one, each once per pod that it covers."""
     nameless = defaultdict(list)
-    for state in told:
+    for state in kube_states:
         if (
             state.metric.startswith("kube_pod_")
             and not state.get("uid")

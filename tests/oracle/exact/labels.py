@@ -26,7 +26,7 @@ _GPU_LABELS = """
     label_nvidia_com_mig_strategy label_cloud_google_com_gke_accelerator label_amd_com_gpu_product_name"""
 
 
-def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
+def spans(kube_states: Iterable[State], *, of_node: bool = False) -> list[Span]:
     """Return the object's spans of unchanged labels by time, the first and last unbounded; none without labels.
 
     A set of labels ends at its own last sample; the next set covers time without one. If several sets overlap, the newest
@@ -34,7 +34,8 @@ def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
     date from before their discovery, or from a time of lost labels.
     """
     sets = [
-        (s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")}) for s in told
+        (s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")})
+        for s in kube_states
     ]
     edges = sorted({edge for one in sets for edge in one[:2]})
     stretches = []

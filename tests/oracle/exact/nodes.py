@@ -262,10 +262,10 @@ def _replicas(labels: Labels) -> Fraction:
     )
 
 
-def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
+def lives(kube_states: list[State], exporters: list[DeviceSeries]) -> list[Node]:
     """Return all node lifetimes in the metrics, without pods and devices."""
     seen = defaultdict(list)
-    for state in told:
+    for state in kube_states:
         if state.metric.startswith("kube_node_") and state.get("node"):
             seen[state.cluster, str(state.get("node"))].append(state)
     found = []
@@ -333,11 +333,11 @@ def count_gpus(node: Node) -> Fraction:
         if (_profile_label(s.labels), s.labels.get("label_nvidia_com_mig_strategy") == "single")
         == (_profile_label(node.last_labels), strategy == "single")
     ]
-    told = [
+    counts = [
         _number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0")
         for labels in alike
     ]
-    counted = max(told, default=ZERO)
+    counted = max(counts, default=ZERO)
     if profile is None and counted > 0:
         return counted
     sold = gpus_of(node.label("node_kubernetes_io_instance_type", "beta_kubernetes_io_instance_type") or "")

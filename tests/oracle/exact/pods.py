@@ -48,13 +48,13 @@ def _is_request(state: State) -> bool:
     return state.metric.startswith("kube_pod_") and "container_resource_" in state.metric
 
 
-def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]) -> list[Pod]:
+def pods(kube_states: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]) -> list[Pod]:
     """Return all pods that held GPUs."""
     by_uid = defaultdict(list)
     by_name = defaultdict(list)
     for node in nodes:
         by_name[node.cluster, node.name].append(node)
-    for state in told:
+    for state in kube_states:
         if state.metric.startswith("kube_pod_") and state.get("uid"):
             by_uid[state.cluster, str(state.get("uid"))].append(state)
         if _is_request(state) and is_accelerator(state.resource):
@@ -104,20 +104,22 @@ def _part_of_virtual(counted: str, states: list[State], node: Node) -> Fraction 
 
     Per container: devices x max(cores, memory), at most 1 each. Missing memory means the whole device, missing cores none.
     """
-    asked = {
-        (resource, container, is_init): units for (resource, container, is_init), units in _asked(states).items()
+    requested = {
+        (resource, container, is_init): units for (resource, container, is_init), units in _requested(states).items()
         if resource in PARTS[counted] or resource == counted
     }  # fmt: skip
-    if not any(resource in PARTS[counted] for resource, _, _ in asked):
+    if not any(resource in PARTS[counted] for resource, _, _ in requested):
         return None
     parts = {}
-    for container, is_init in {key[1:] for key in asked}:
-        memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS[counted])
+    for container, is_init in {key[1:] for key in requested}:
+        memory, percentage, cores = (
+            requested.get((resource, container, is_init)) for resource in PARTS[counted]
+        )
         of_each = node.memory_of_each(PARTS[counted][0])
         share = percentage / 100 if percentage is not None else ONE
         if memory is not None:
             share = memory / of_each if of_each else ONE
-        devices = asked.get((counted, container, is_init), ONE)
+        devices = requested.get((counted, container, is_init), ONE)
         parts[container, is_init] = devices * min(ONE, max(share, (cores or ZERO) / 100))
     return _together({("", *key): part for key, part in parts.items()}, states)[""]
 
@@ -164,21 +166,21 @@ def _hold(pod: Pod, sliced: bool, units: Fraction, gpus: Fraction, shared: bool)
 
 def requests(states: list[State]) -> dict[str, Fraction]:
     """Return units by resource: the sum of containers and sidecars, or the largest init container."""
-    return {resource: units for resource, units in _together(_asked(states), states).items() if units > 0}
+    return {resource: units for resource, units in _together(_requested(states), states).items() if units > 0}
 
 
-def _asked(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
+def _requested(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
     """Return units by resource, container and init flag; requests equal limits, and duplicates count once."""
-    asked = {}
+    requested = {}
     for state in states:
         if _is_request(state):
             key = (state.resource, state.get("container"), "_init_" in state.metric)
-            asked[key] = max(Fraction(state.value), asked.get(key, ZERO))
-    return asked
+            requested[key] = max(Fraction(state.value), requested.get(key, ZERO))
+    return requested
 
 
 def _together(
-    asked: dict[tuple[str, str | None, bool], Fraction], states: list[State]
+    requested: dict[tuple[str, str | None, bool], Fraction], states: list[State]
 ) -> dict[str, Fraction]:
     sidecars = {
         s.get("container")
@@ -187,7 +189,7 @@ def _together(
     }
     lasting = defaultdict(Fraction)
     starting = defaultdict(Fraction)
-    for (resource, container, is_init), units in asked.items():
+    for (resource, container, is_init), units in requested.items():
         if is_init and container not in sidecars:
             starting[resource] = max(starting[resource], units)
         else:

@@ -137,10 +137,10 @@ class Intervals:
 
 def states(everything: list[Samples]) -> list[State]:
     """Return the runs of equal values of all kube-state-metrics series, split at long gaps."""
-    told = [s for s in everything if s.labels["__name__"].startswith("kube_")]
-    intervals = Intervals(told)
+    kube_series = [s for s in everything if s.labels["__name__"].startswith("kube_")]
+    intervals = Intervals(kube_series)
     found = []
-    for samples in told:
+    for samples in kube_series:
         start = 0
         for i, time in enumerate(samples.times):
             following = samples.times[i + 1] if i + 1 < len(samples.times) else None

@@ -15,10 +15,10 @@ UNASSIGNED = "unassigned"
 class Teams:
     """The team of a namespace in any hour."""
 
-    def __init__(self, told: list[State], configured: list[dict[str, Any]]) -> None:
+    def __init__(self, kube_states: list[State], configured: list[dict[str, Any]]) -> None:
         self.configured = configured
         sets = defaultdict(list)
-        for state in told:
+        for state in kube_states:
             if state.metric == "kube_namespace_labels" and state.get("namespace"):
                 sets[state.cluster, str(state.get("namespace"))].append(state)
         self.labels: dict[tuple[str, str], list[Span]] = {key: spans(found) for key, found in sets.items()}
