@@ -256,6 +256,19 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
     assert reasons == {"serving", "a notebook", "unallocated GPUs"}
 
 
+def test_own_machines_stay_at_any_spot_price() -> None:
+    own = on_nodes(ONE).with_nodes(lambda node: replace(node, provider=None, instance_type=None))
+    with pytest.raises(GpucostError, match="own machines"):
+        moved(own, "10")
+
+
+@pytest.mark.parametrize(("workload", "count"), [("StatefulSet/jupyter-ann", 1), ("Job/train-2", 0)])
+def test_nodes_that_other_pods_keep_up_are_named(workload: str, count: int) -> None:
+    answer = moved(on_nodes(ONE, f"a | Job/train-1 | 3 | 0-10 | 1\na | {workload} | 1 | 0-10 | 2"), "10")
+    named = [text for text in answer.findings if "have other pods, too" in text]
+    assert answer.saving > 0 and len(named) == count
+
+
 def test_unallocated_cost_of_an_over_allocated_node_is_in_the_table() -> None:
     """Twelve GPUs of eight are held for five hours, four for the next five: half of the node is unallocated then."""
     there = on_nodes(ONE, "a | Job/train-1 | 8 | 0-5 | 1\na | Job/train-2 | 4 | 0-10 | 2")

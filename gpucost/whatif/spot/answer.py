@@ -103,7 +103,7 @@ def answer(question: SpotQuery) -> Answer:
         ranges=ranges,
         break_even=break_even,
         time=tuple(time),
-        findings=tuple(_findings(fixed, safe, stays)),
+        findings=(*_findings(fixed, safe, stays), *_shared(usage, moved, safe)),
         tables=(savings_by_rate(fixed), *(() if usage.is_described else _workloads(parts))),
     )
 
@@ -159,6 +159,18 @@ def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, i
         yield "no work here is both safe to move and cheaper on spot: no saving is counted"
     for why, count in sorted(stays.items()):
         yield f"{count} node(s) stay as they are: {why}"
+
+
+def _shared(usage: Usage, moved: Moves, safe: Sequence[Part]) -> Iterator[str]:
+    """The nodes that pods leave, and other pods keep up."""
+    going = {part.owner for part in safe}
+    kept = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod.owner not in going}
+    left = [item for item in moved if item.node.key in kept and any(pod.owner in going for pod in item.pods)]
+    if left:
+        yield (
+            f"{len(left)} node(s) that the work leaves have other pods, too: its share of them is cash once these pods are"
+            " packed on fewer nodes"
+        )
 
 
 def _judged(part: Part) -> Part:
