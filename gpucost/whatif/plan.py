@@ -342,12 +342,12 @@ class _Run:
         """Pay a commitment in all hours, and the GPUs above it at their mean price on demand."""
         context, today, pods = self.context, Position(Decimal(0), self.context.currency), list[Pod]()
         for name in dict.fromkeys(step.groups):
-            usage = self.usages[name]
-            covered = usage.fleet.only(lambda node: node.capacity_type in COMMITTABLE)
-            today += _held(usage._replace(fleet=covered))
-            pods += covered.pods
+            free = _committable(self.usages[name])
+            today += _held(free)
+            pods += free.fleet.pods
         if not today.cost:
-            raise DataError(f"{label}: none of its GPUs are on demand", "leave out that step")
+            why = "none of its GPUs are on demand and of a type without commitments in the bill"
+            raise DataError(f"{label}: {why}", "leave out that step")
         end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
         curve = counted(((pod.from_ms, pod.to_ms, pod.gpus) for pod in pods), context.start_ms, end_ms)
         price, mean = step.price_per_gpu_hour, today.cost / to_decimal(today.gpu_hours)
@@ -364,6 +364,13 @@ class _Run:
         paid = position(context.currency, [CostBlock(gpus * curve.hours, price), CostBlock(above, mean)])
         self.fixed += replace(paid, node_hours=today.node_hours * paid.gpu_hours / today.gpu_hours)
         self.obligation += price * gpus * HOURS_PER_YEAR * step.term_years
+
+
+def _committable(usage: Usage) -> Usage:
+    """Its on-demand nodes of types that no commitment of the bill covers."""
+    key = usage.commitments.key
+    fleet = usage.fleet.only(lambda node: node.capacity_type in COMMITTABLE and not key(node))
+    return usage._replace(fleet=fleet)
 
 
 def _held(usage: Usage) -> Position:

@@ -290,6 +290,9 @@ def test_schedule_counts_what_commitments_of_the_bill_cover() -> None:
     context = Context("USD", {"x": usage}, "October 2026", 10)
     # off in the last five hours, when half a node is uncovered
     assert figures(answer_to(STORED, STEPS["schedule"], context=context), "today saving") == "60 25"
+    # committed hours are not committed again
+    with pytest.raises(DataError, match="without commitments in the bill"):
+        answer_to(STORED, told(Reserve, "groups=x price_per_gpu_hour=0.5 gpus=8"), context=context)
 
 
 # A step, a group, and options of the what-if that state the same; a GPU costs 3 an hour

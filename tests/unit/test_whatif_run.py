@@ -17,7 +17,7 @@ from gpucost.render.terminal import render as to_terminal
 from gpucost.store.usage import read_cost, read_usage
 from gpucost.whatif.answer import Answer, Position, Range
 from tests.text_tables import table
-from tests.unit.command import answer
+from tests.unit.command import answer, check_end
 from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import assert_refused
 
@@ -71,6 +71,10 @@ def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_
     scope = f"{scope} --month 2026-10 --config {demo.path}"
     cost = answer(f"report {scope}")["totals"]["cost"]
     assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
+
+
+def test_unknown_team_is_named_with_the_period(demo: Config) -> None:
+    check_end(f"whatif spot --team x --month 2026-10 --config {demo.path}", "1", "'x' held GPUs in October 2026")
 
 
 def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) -> None:
@@ -171,7 +175,7 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
     spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
     spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
-    spot      | 1    | --team research                                      | no store
+    spot      | 1    | --team research                                      | store not found
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
     tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's prices are missing
@@ -186,7 +190,7 @@ REFUSED = table("""
     tokens    | 2    | {SERVED} {ON} --team x                               | leave out --team
     tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
     tokens    | 1    |                                                      | store not found
-    plan      | 2    |                                                      | no plan is named
+    plan      | 2    |                                                      | FILE is missing
     plan      | 2    | plan.toml --example                                  | --example prints a plan
     plan      | 1    | none.toml                                            | cannot read none.toml""")
 
