@@ -74,7 +74,9 @@ def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_
 
 
 def test_unknown_team_is_named_with_the_period(demo: Config) -> None:
-    check_end(f"whatif spot --team x --month 2026-10 --config {demo.path}", "1", "'x' held GPUs in October 2026")
+    check_end(
+        f"whatif spot --team x --month 2026-10 --config {demo.path}", "1", "'x' held GPUs in October 2026"
+    )
 
 
 def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) -> None:

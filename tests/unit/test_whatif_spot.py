@@ -20,6 +20,7 @@ from gpucost.whatif.reserve import Terms, uses_of
 from gpucost.whatif.rightsize import merge
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.advice import advise
+from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
@@ -257,9 +258,14 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
 
 
 def test_own_machines_stay_at_any_spot_price() -> None:
-    own = on_nodes(ONE).with_nodes(lambda node: replace(node, provider=None, instance_type=None))
+    own = on_nodes(ONE, "a | Job/train | 8 | 0-10 | 1").with_nodes(
+        lambda node: replace(node, provider=None, instance_type=None)
+    )
     with pytest.raises(GpucostError, match="own machines"):
         moved(own, "10")
+    # so policies do not ask for it
+    query = SpotQuery(Usage(own, "USD", "", ""), Market(), Config())
+    assert advised_to_stay(query) == {pod.owner for pod in own.pods} != set()
 
 
 @pytest.mark.parametrize(("workload", "count"), [("StatefulSet/jupyter-ann", 1), ("Job/train-2", 0)])

@@ -29,6 +29,7 @@ from gpucost.whatif.answer import (
     stated,
     today_of,
 )
+from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, kept, node_price, total
@@ -181,7 +182,7 @@ def _judged(part: Part) -> Part:
 
 
 def advised_to_stay(question: SpotQuery) -> set[Workload]:
-    """Workloads on demand that would cost as much on spot, or more, or lose state, and those under a commitment."""
+    """Workloads on demand that would cost as much on spot, or more, or lose state, and those on nodes paid in any case."""
     fleet, (moved, _) = question.usage.fleet, movable(question)
     parts = map(_judged, parts_of(question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
@@ -191,8 +192,8 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
         node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             owners.add(pod.owner)
-            is_committed = any(price.is_committed for price in node.prices)
-            is_kept = is_committed or (node.key in able and pod.owner not in leaving)
+            is_paid = bool(why_not(node)) or any(price.is_committed for price in node.prices)
+            is_kept = is_paid or (node.key in able and pod.owner not in leaving)
             if not is_kept:
                 going.add(pod.owner)
     return owners - going
