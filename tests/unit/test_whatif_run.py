@@ -17,7 +17,7 @@ from gpucost.render.terminal import render as to_terminal
 from gpucost.store.usage import read_cost, read_usage
 from gpucost.whatif.answer import Answer, Position, Range
 from tests.text_tables import table
-from tests.unit.command import answer
+from tests.unit.command import answer, check_end
 from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import assert_refused
 
@@ -73,6 +73,12 @@ def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_
     assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
 
 
+def test_unknown_team_is_named_with_the_period(demo: Config) -> None:
+    check_end(
+        f"whatif spot --team x --month 2026-10 --config {demo.path}", "1", "'x' held GPUs in October 2026"
+    )
+
+
 def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) -> None:
     scope, file = f"--month 2026-10 --config {demo.path}", tmp_path / "plan.toml"
     file.write_text("""
@@ -109,6 +115,18 @@ def test_cost_of_a_period_counts_only_its_cells(tables: Tables) -> None:
     assert read_cost(tables.con, 2 * hour, 5 * hour) == (6, 9)
     assert read_cost(tables.con, 2 * hour, 5 * hour, teams=["t"], workloads=["a"]) == (6, 6)
     assert read_cost(tables.con, 2 * hour, 5 * hour, workloads=["b*"]) == (0, 0)
+
+
+def test_workload_named_like_a_pattern_is_found_by_its_name(tables: Tables) -> None:
+    """Slurm's job names may have brackets."""
+    tables.add("nodes: node_id, cluster, node", "1, 'c', 'n'")
+    tables.add("allocations: allocation_id, node_id, namespace, workload", "5, 1, 'ns', 'Job/a[1]'")
+    tables.add(
+        "cost_runs: kind, from_ms, to_ms, hours, node_id, allocation_id, team, cost",
+        "'allocated', 0, 3600000, 1, 1, 5, 't', 2",
+    )
+    for name, cost in (("Job/a[1]", 2), ("a[1]", 2), ("a*", 2), ("a[2]", 0)):
+        assert read_cost(tables.con, 0, 3_600_000, workloads=[name]) == (cost, cost), name
 
 
 pytestmark = pytest.mark.usefixtures("nowhere")
