@@ -305,7 +305,7 @@ def _findings(usage: Usage, levels: Levels, sized: Sized) -> Iterator[str]:
     """Unused GPUs, missing memory, and the pods that are left out."""
     spare = [load for load in sized.loads if load.used < load.gpus]
     for load in sorted(spare, key=lambda load: (load.used - load.gpus, load.name))[:40]:
-        yield f"{load.name} requests {load.gpus} GPUs and never used more than {load.used} of them."
+        yield f"{load.name} requests {load.gpus} GPU{'s' if load.gpus > 1 else ''} and never used more than {load.used}."
     if not share.has_memory(levels):
         yield "Memory is not in the store (DCGM_FI_DEV_FB_USED): fewer GPUs need as much memory in all as the used GPUs have."
     nodes = usage.fleet.by_name
