@@ -51,35 +51,35 @@ def put(part: Path, place: Path) -> None:
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Create a folder and its missing parents."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    for one in new:
-        sync(one.parent)
+    for path in new:
+        sync(path.parent)
 
 
 @contextmanager
-def workplace(beside: Path) -> Iterator[Path]:
+def workplace(parent: Path) -> Iterator[Path]:
     """A temporary folder in the given one, removed when the block ends.
 
     Each run holds a lock on its folder. Folders without a lock are left from killed runs and removed.
     """
     from tempfile import mkdtemp
 
-    for left in beside.glob(f"{_MARK}*"):
+    for left in parent.glob(f"{_MARK}*"):
         with suppress(OSError):  # in use, another user's, or not a folder
             handle = _locked(left)
             try:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(handle)
-    while (own := _own(folder := Path(mkdtemp(prefix=_MARK, dir=beside)))) is None:
+    while (lock := _own(folder := Path(mkdtemp(prefix=_MARK, dir=parent)))) is None:
         pass
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if own >= 0:
-            os.close(own)
+        if lock >= 0:
+            os.close(lock)
 
 
 @contextmanager

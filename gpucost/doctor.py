@@ -96,8 +96,8 @@ def check_store(config: Config, now: datetime) -> Iterator[Check]:
         yield Check("store", path, FAIL, error.message, error.fix or "name another file with --store")
         return
     yield Check("store", path, OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
-    has_slurm = any(known.kind == "slurm" for known in info.sources)
-    periods = {known.source: (known.start, known.end) for known in info.sources}
+    has_slurm = any(source.kind == "slurm" for source in info.sources)
+    periods = {source.source: (source.start, source.end) for source in info.sources}
     for source in [server.source for server in config.prometheus]:
         if source in periods:
             start, end = periods[source]
@@ -124,7 +124,7 @@ def check_slurm(config: Config) -> Iterator[Check]:
     try:
         source = slurm_of(settings)
         cluster = source.cluster() or settings.cluster or "a cluster without a name"
-        kept = source.kept()
+        retention = source.kept()
         hidden = source.hidden() if isinstance(source, Commands) else None
     except GpucostError as error:
         place = settings.slurmrestd or settings.sacct or ""
@@ -134,7 +134,7 @@ def check_slurm(config: Config) -> Iterator[Check]:
         text = f"PrivateData hides other users' {hidden}: their GPUs would look unallocated"
         yield Check("slurm", source.name, FAIL, text, "sacctmgr modify user NAME set adminlevel=operator")
         return
-    keeps = f", and keeps jobs for {kept.days} days" if kept else ""
+    keeps = f", and keeps jobs for {retention.days} days" if retention else ""
     yield Check("slurm", source.name, OK, f"answers for {cluster}{keeps}")
     yield Check("slurm", "sacct for billed jobs", OK, sacct_command())
     yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
@@ -219,14 +219,14 @@ def check_clusters(config: Config) -> Iterator[Check]:
         return
     try:
         with store.read() as con:
-            known = column(con, _CLUSTERS)
+            stored = column(con, _CLUSTERS)
     except GpucostError:
         return  # an earlier check reports it
     named = [("[[clusters]] name", cluster.name) for cluster in config.clusters]
     named += [("[[coverage.accept]] cluster", gap.cluster) for gap in config.coverage.accept if gap.cluster]
     for where, name in dict.fromkeys(named):
-        if known and name not in known:
-            text = f"unknown cluster {name}; known: {', '.join(known)}"
+        if stored and name not in stored:
+            text = f"unknown cluster {name}; known: {', '.join(stored)}"
             fix = f"use a known name, or collect from the server that has {name}"
             yield Check("coverage", where, WARN, text, fix)
 
@@ -530,10 +530,10 @@ def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
 
 
 def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
-    listed = activity_metrics(config.activity)
+    metrics = activity_metrics(config.activity)
     devices = {
         each: labels
-        for each in listed
+        for each in metrics
         if each.part == "device"
         and (labels := seen.labels(f"{each.metric}{{{each.only}}}" if each.only else each.metric))
     }
@@ -553,7 +553,11 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
         else:
             yield each.metric, OK, "present, and names pods", None
     if any("GPU_I_ID" in labels for labels in devices.values()) or seen.values(MIG_REQUESTS, "resource"):
-        there = [one.metric for one in listed if one.part == "mig" and "GPU_I_ID" in seen.labels(one.metric)]
+        there = [
+            metric.metric
+            for metric in metrics
+            if metric.part == "mig" and "GPU_I_ID" in seen.labels(metric.metric)
+        ]
         if there:
             yield there[0], OK, "present for MIG instances", None
         else:

@@ -364,27 +364,26 @@ def open_address(url: str, config: Config) -> tuple[Bucket, str]:
             f"the address {scheme}://{host}/{path} contains a login",
             "leave it out: log in with your cloud's own tools",
         )
-    shown = f"{scheme}://{server}"
+    root = f"{scheme}://{server}"
     if not host or (is_abfs and not login) or scheme not in ("s3", "gs", "abfss", "abfs", "https", "http"):
-        raise UsageError(f"{shown}/{path} is not the address of a bucket", ADDRESSES)
+        raise UsageError(f"{root}/{path} is not the address of a bucket", ADDRESSES)
     if is_abfs:
         account, _, domain = host.partition(".")
         endpoint = f"https://{account}.{domain.replace('dfs.', 'blob.', 1) or 'blob.core.windows.net'}"
-        return _azure(shown, endpoint, account, login, query), path
+        return _azure(root, endpoint, account, login, query), path
     if scheme in ("https", "http"):
         parts = [unquote(part) for part in path.split("/") if part]
         # emulators have the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/folder
         above = [] if ".blob." in host else parts[:1]
         container, *folders = parts[len(above) :] or [""]
         if not container:
-            raise UsageError(f"{shown}/{path} names no container", ADDRESSES)
-        endpoint, account = "/".join([shown, *above]), (above or host.split("."))[0]
+            raise UsageError(f"{root}/{path} names no container", ADDRESSES)
+        endpoint, account = "/".join([root, *above]), (above or host.split("."))[0]
         return _azure(f"{endpoint}/{container}", endpoint, account, container, query), "/".join(folders)
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(set(options) - set(_OPTIONS)):
         raise UsageError(
-            f"the address {shown} has an unknown option {unknown[0]}",
-            f"the options are {', '.join(_OPTIONS)}",
+            f"the address {root} has an unknown option {unknown[0]}", f"the options are {', '.join(_OPTIONS)}"
         )
     named = options.get("endpoint_override", "")
     if named and "://" not in named:

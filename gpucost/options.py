@@ -236,7 +236,7 @@ class Parameter:
         if get_origin(self.kind) is Literal:
             return get_args(self.kind)
         is_enum = isinstance(self.kind, type) and issubclass(self.kind, StrEnum)
-        return tuple(one.value for one in self.kind) if is_enum else ()
+        return tuple(choice.value for choice in self.kind) if is_enum else ()
 
     @property
     def is_required(self) -> bool:
@@ -300,7 +300,7 @@ def arguments(
     `values` are options by key; `groups` are fields of its dataclasses that are not options. None and False
     mean the default. Raises UsageError for a value that an option does not accept.
     """
-    given: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    explicit: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for option in parameters(function):
         value = values.get(option.key)
         if value is None or value is False or value == ():
@@ -308,12 +308,12 @@ def arguments(
         value = parsed(option, value)
         # the command line passes a default that help shows even if the user did not set it
         if not (option.option.is_shown and value == option.default):
-            given[option.group][option.name] = value
-    found = given[""]
+            explicit[option.group][option.name] = value
+    found = explicit[""]
     for each in _declared(function):
         if is_dataclass(each.annotation):
             kind: Any = each.annotation
-            fields = given[each.name]
+            fields = explicit[each.name]
             names = {"given": tuple(fields)} if issubclass(kind, OptionGroup) else {}
             found[each.name] = kind(**fields, **names, **groups.get(each.name, {}))
     return found
@@ -328,47 +328,47 @@ def by_key(
     """
     fix = f"gpucost {command} --help"
     takes = parameters(function)
-    known = {key_of(each.option.also): each for each in takes} | {each.key: each for each in takes}
+    existing = {key_of(each.option.also): each for each in takes} | {each.key: each for each in takes}
     positional = [each for each in takes if each.option.is_argument]
     if len(words) > len(positional):
         raise UsageError(f"{command} takes {len(positional)} arguments, not {len(words)}", fix)
     values = {each.key: word for each, word in zip(positional, words, strict=False)}
     for name, value in options.items():
         key = _ALIASES.get(name, name)
-        if key not in known:
+        if key not in existing:
             raise UsageError(f"No such option: --{key.replace('_', '-')}", fix)
-        if value is True and known[key].kind is not bool:
+        if value is True and existing[key].kind is not bool:
             raise UsageError(f"{name} takes a value, not True", fix)
-        values[known[key].key] = value
+        values[existing[key].key] = value
     for each in positional:
         if each.is_required and values.get(each.key) is None:
             raise UsageError(f"Missing argument {each.option.metavar}", fix)
     return values
 
 
-def parsed(one: Parameter, value: Any) -> Any:
+def parsed(parameter: Parameter, value: Any) -> Any:
     """The value of an option, from texts or values. Raises UsageError if it is invalid."""
-    if not one.is_repeated:
-        return _parsed(one, value)
+    if not parameter.is_repeated:
+        return _parsed(parameter, value)
     several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
-    if one.option.is_split:
+    if parameter.option.is_split:
         several = [part for text in several for part in str(text).split(",")]
         several = [part.strip() for part in several if part.strip()]
-    return tuple(_parsed(one, part) for part in several)
+    return tuple(_parsed(parameter, part) for part in several)
 
 
-def _parsed(one: Parameter, value: Any) -> Any:
-    kind: Any = one.kind
+def _parsed(parameter: Parameter, value: Any) -> Any:
+    kind: Any = parameter.kind
     if kind is bool:
         return bool(value)
     text = value.isoformat() if isinstance(value, date) else str(value)
     try:
-        if one.choices and text not in one.choices:
-            raise ValueError(f"{text!r} is not one of {', '.join(one.choices)}")
+        if parameter.choices and text not in parameter.choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(parameter.choices)}")
         if kind in (int, float, Decimal):
-            return number(kind, one.option, text)
+            return number(kind, parameter.option, text)
     except ValueError as error:
-        name = one.option.metavar if one.option.is_argument else one.flag
+        name = parameter.option.metavar if parameter.option.is_argument else parameter.flag
         raise UsageError(f"Invalid value for {name}: {error}") from None
     return text if get_origin(kind) is Literal else kind(text)
 

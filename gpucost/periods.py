@@ -241,13 +241,13 @@ def parse_period(
     `start` alone runs to the end of the current hour. Raises UsageError for options that cannot be read, that
     contradict each other, or that give an empty period.
     """
-    given = [
+    explicit = [
         name
         for name, value in (("--month", month), ("--last", last), ("--from/--to", start or end))
         if value is not None
     ]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
+    if len(explicit) > 1:
+        raise UsageError(f"{' and '.join(explicit)} exclude each other", "give one of them")
     if month is not None:
         if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month) or int(month[:4]) not in _YEARS:
             raise UsageError(f"invalid month {month!r}", "for example --month 2026-10")

@@ -197,9 +197,9 @@ _DECISIVE = _OWN | {"currency", "coverage", "clusters", "hosts", "team_labels", 
 
 def inputs_of(config: Config) -> attribution.Inputs:
     """Digests of everything except the collected data that determines the figures."""
-    own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
+    own_texts = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
     parts = [
-        *own,
+        *own_texts,
         str(ALGORITHM),
         # the loads show other changes of the collected data
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
@@ -209,4 +209,6 @@ def inputs_of(config: Config) -> attribution.Inputs:
         price.inputs_digest(config),
         catalog.catalog_digest(),
     ]
-    return attribution.Inputs(*(hashlib.sha256("\n".join(one).encode()).hexdigest() for one in (parts, own)))
+    return attribution.Inputs(
+        *(hashlib.sha256("\n".join(texts).encode()).hexdigest() for texts in (parts, own_texts))
+    )

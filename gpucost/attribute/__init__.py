@@ -203,16 +203,16 @@ def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
         con.execute(statement, {"start": start, "end": end})
 
 
-def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
+def split_prices(con: DuckDBPyConnection, done_stages: Collection[str] = ()) -> None:
     """Make basis_spans: the split of each node's price over time; empty with the cost basis `node`.
 
-    Stages in `known` have run already.
+    Stages in `done_stages` have run already.
     """
     if value(con, "SELECT getvariable('cost_basis')") == "node":
         con.execute(_NO_BASIS_SPANS)
     else:
         load_components(con)
-        run_stages(con, BASIS, skip=known)
+        run_stages(con, BASIS, skip=done_stages)
 
 
 def load_local_days(
@@ -293,10 +293,10 @@ def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: Zo
         {"hours": [at // MS_PER_HOUR for at in cuts]},
     )
     con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
-    known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
+    stored = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
     con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])
-    return known != (inputs.own,)
+    return stored != (inputs.own,)
 
 
 def finish(con: DuckDBPyConnection) -> None:

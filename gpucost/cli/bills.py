@@ -141,8 +141,8 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
     )
     try:
         with call.store.read() as con:
-            is_known = record.digest in dict(log.seals(con, record.month))
-        if not is_known:
+            is_logged = record.digest in dict(log.seals(con, record.month))
+        if not is_logged:
             with call.store.write() as con:
                 log.add_seal(con, record)
     except StoreError as error:
@@ -228,11 +228,11 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     """Files that someone added to the old bundle; they stay."""
     from gpucost.publish.chargeback import FILE
 
-    own = {FILE, *(one["file"] for one in (previous or {}).get("files", []))}
+    bundle_files = {FILE, *(entry["file"] for entry in (previous or {}).get("files", []))}
     return [
         path
         for path in sorted(old.rglob("*"))
-        if not path.is_dir() and path.relative_to(old).as_posix() not in own
+        if not path.is_dir() and path.relative_to(old).as_posix() not in bundle_files
     ]
 
 
@@ -243,8 +243,8 @@ def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
         figure_text(totals[name], "money", currency, 2) for name in ("charge", "unallocated_cost")
     )
     call.say("; ".join([f"GPU chargeback {manifest['month']}: {manifest['state']}", *manifest["reasons"]]))
-    whose = "" if manifest["share_unallocated"] else ", charged to no team"
-    call.say(f"charged to {len(manifest['teams']):,} teams: {charged}; unallocated: {free}{whose}")
+    charged_to = "" if manifest["share_unallocated"] else ", charged to no team"
+    call.say(f"charged to {len(manifest['teams']):,} teams: {charged}; unallocated: {free}{charged_to}")
     # on a line of its own, so that a terminal can open it
     call.say(f"Index: {target / 'index.html'}")
 
@@ -297,7 +297,7 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     results: list[PriceResult | SpotResult] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
         results += collect_spot_prices(call, spot)
-    if listed := [provider for what, provider in wanting if what == "prices"]:
-        results += collect_list_prices(call, listed, ())
+    if price_lists := [provider for what, provider in wanting if what == "prices"]:
+        results += collect_list_prices(call, price_lists, ())
     if any(result.error for result in results):
         raise typer.Exit(1)

@@ -182,14 +182,14 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     from gpucost.collect.prices import PROVIDERS
     from gpucost.collect.prices.base import is_region_of
 
-    asked = [name for name in PROVIDERS if not named or name in named]
+    queried = [name for name in PROVIDERS if not named or name in named]
     for region in regions:
-        if not any(is_region_of(name, region) for name in asked):
+        if not any(is_region_of(name, region) for name in queried):
             raise UsageError(
-                f"invalid --region {region}: not a region of {', '.join(asked)}",
+                f"invalid --region {region}: not a region of {', '.join(queried)}",
                 "regions are spelled us-east-1 (aws), us-central1 (gcp), eastus (azure)",
             )
-    return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
+    return [name for name in queried if not regions or any(is_region_of(name, region) for region in regions)]
 
 
 @command()

@@ -101,11 +101,13 @@ def lake_info(call: RowsCall, url: Url = None) -> None:
     if not manifests:
         raise manifest.no_lake(files)
     rows = []
-    for one in manifests:
-        days = [day for day in one.days if day]
+    for partition in manifests:
+        days = [day for day in partition.days if day]
         first, last = min(days, default=None), max(days, default=None)
-        size, lines = sum(file.size for file in one.files), sum(file.rows for file in one.files)
-        rows.append((one.cluster or "(bills and prices)", one.writer, first, last, len(days), lines, size))
+        size, lines = sum(file.size for file in partition.files), sum(file.rows for file in partition.files)
+        rows.append(
+            (partition.cluster or "(bills and prices)", partition.writer, first, last, len(days), lines, size)
+        )
     rows.sort(key=lambda row: row[:2])
     call.write_rows(("cluster", "writer", "first_day", "last_day", "days", "rows", "bytes"), rows)
 

@@ -146,8 +146,8 @@ def print_error(message: str, fix: str | None) -> None:
     message = concealed(message)
     waiting.stop()
     # a name that contains a line end cannot add a fix line
-    shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
-    typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + shown, err=True)
+    indented = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
+    typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + indented, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 

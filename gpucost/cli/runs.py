@@ -86,10 +86,10 @@ def note_findings(
     call: Call, findings: Iterable[Any], most: int = sys.maxsize, *, hint: str = "", loud: Sequence[str] = ()
 ) -> None:
     """Print findings on stderr: at most `most` of a kind, then the number of others; under -q only `loud` kinds."""
-    shown = Counter[str]()
+    printed = Counter[str]()
     for finding in findings:
-        shown[finding.code] += 1
-        if shown[finding.code] <= most:
+        printed[finding.code] += 1
+        if printed[finding.code] <= most:
             is_loud = call.quiet and finding.code in loud
             note(
                 f"{'' if is_loud else '  '}{finding.level}: {finding.message}",
@@ -97,7 +97,7 @@ def note_findings(
             )
             if finding.fix:
                 call.note(f"    fix: {finding.fix}")
-    for code, count in shown.items():
+    for code, count in printed.items():
         if count > most:
             note(f"  and {count - most} more: {code}{hint}", quiet=call.quiet and code not in loud)
 
@@ -232,14 +232,14 @@ def collector_bars(call: Call) -> Iterator[Callable[[ProgressState], None] | Non
         yield progress if call.has_bars else None
 
 
-def check_sources(names: Sequence[str], known: Collection[str]) -> None:
+def check_sources(names: Sequence[str], existing: Collection[str]) -> None:
     """Raise UsageError for the name of an unknown server."""
     from gpucost.config.model import shown_url
 
     for name in names or ():
-        if name not in known:
+        if name not in existing:
             raise UsageError(
-                f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
+                f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(existing)}"
             )
 
 

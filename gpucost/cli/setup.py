@@ -77,8 +77,8 @@ change prices.csv or gpucost.toml there and report again; for your own fleet, st
 
 def _path() -> str:
     """The line that adds this program to the PATH; empty if a shell finds it already."""
-    program, known = Path(sys.argv[0]).absolute(), shutil.which("gpucost")
-    if program.name != "gpucost" or (known and program.samefile(known)):
+    program, installed = Path(sys.argv[0]).absolute(), shutil.which("gpucost")
+    if program.name != "gpucost" or (installed and program.samefile(installed)):
         return ""
     return f'  export PATH={shlex.quote(str(program.parent))}:"$PATH"\n'
 

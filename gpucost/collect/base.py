@@ -156,7 +156,7 @@ def until(spans: Iterable[Span], newest_ms: int | None) -> list[Span]:
 
 
 def default_spans(
-    month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]
+    month_start_ms: int, now_ms: int, requested: Iterable[Span], loaded: Iterable[Span]
 ) -> list[Span]:
     """The spans of a run without a period.
 
@@ -164,19 +164,19 @@ def default_spans(
     (failed windows, killed runs), and continue from the last collected moment minus an overlap for late data.
     Raises SourceError if the last collected hour is in the future.
     """
-    known = merge(loaded)
-    if not known:
-        return whole_hours([*asked, (min(month_start_ms, now_ms - 1), now_ms)], now_ms)
-    last = known[-1][1]
+    collected = merge(loaded)
+    if not collected:
+        return whole_hours([*requested, (min(month_start_ms, now_ms - 1), now_ms)], now_ms)
+    last = collected[-1][1]
     if last // MS_PER_HOUR * MS_PER_HOUR > now_ms:
         raise SourceError(
             f"this machine's clock is at {iso(from_ms(now_ms))}, but the store has data up to {iso(from_ms(last - 1))}",
             "set this machine's clock, or give a period with --from and --to",
         )
-    wanted = [*asked, (min(month_start_ms, last), now_ms)]
+    wanted = [*requested, (min(month_start_ms, last), now_ms)]
     # The last sample can be one scrape interval older than the end of the data.
     again = last + runs.SHORT_SILENCE_MS - OVERLAP_MS
-    return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
+    return whole_hours([*subtract(wanted, collected), (min(again, last), now_ms)], now_ms)
 
 
 def late_spans(
@@ -191,7 +191,7 @@ def late_spans(
     end = min(now_ms, newest_ms + 1)
     hours = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
     return merge(
-        (one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in hours if not one.is_settled
+        (hour.hour * MS_PER_HOUR, (hour.hour + 1) * MS_PER_HOUR) for hour in hours if not hour.is_settled
     )
 
 
@@ -307,15 +307,15 @@ class Collector(ABC, Generic[Batch]):
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Hook for each committed window, to size the next ones."""
 
-    def run(self, spans: list[Span], asked: Period, progress: Progress | None = None) -> CollectResult:
+    def run(self, spans: list[Span], requested: Period, progress: Progress | None = None) -> CollectResult:
         """Collect all spans; failed windows are reported, and the others continue."""
-        span = (asked.start_ms, asked.end_ms)
+        span = (requested.start_ms, requested.end_ms)
         with self.store.write() as con:
             run_id = runs.unfinished(con, self.kind, self.source, span)
             done = runs.committed(con, run_id) if run_id is not None else []
             if run_id is None:
                 run_id = runs.begin(con, self.kind, self.source, span)
-        result = CollectResult(self.source, asked, resumed=len(done))
+        result = CollectResult(self.source, requested, resumed=len(done))
         # A window that ended in a running hour was committed up to then; collect that hour again as a whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
         self._all_windows(todo, run_id, result, progress)

@@ -87,11 +87,11 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
             values["store"] = {"path": values["store"]}
             lines["store", "path"] = lines.pop(("store",))
         settings.values = absolute(values, settings.base)
-        is_one_server = isinstance(values.get("prometheus"), dict)
-        if is_one_server:
+        is_single_server = isinstance(values.get("prometheus"), dict)
+        if is_single_server:
             settings.values["prometheus"] = [settings.values["prometheus"]]
         for key, line in lines.items():
-            place = ("prometheus", 0, *key[1:]) if is_one_server and key[0] == "prometheus" else key
+            place = ("prometheus", 0, *key[1:]) if is_single_server and key[0] == "prometheus" else key
             settings.origins[place] = (line, f"{file}:{line}")
     for name in sorted(environ):
         _overlay(settings, name, environ[name], cwd)
@@ -179,7 +179,7 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         if removed := _removed(key[:1]):
             raise ConfigError(f"variable {name} is for a setting that was removed", removed)
         hint = did_you_mean(
-            str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper()
+            str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda name: PREFIX + name.upper()
         )
         if hint:
             raise ConfigError(f"variable {name} is not a setting", hint)
@@ -361,11 +361,11 @@ def load_config(
     cwd = cwd or Path.cwd()
     settings = read(path, environ, cwd)
     if isinstance(
-        given := settings.values.setdefault("store", {}), dict
+        store_settings := settings.values.setdefault("store", {}), dict
     ):  # otherwise invalid, and the model reports it
         if store is not None:
             settings.put(_STORE, str(store), "option --store", cwd)
-        elif "path" not in given:
+        elif "path" not in store_settings:
             settings.put(_STORE, str(StoreSettings.model_fields["path"].default), "default", settings.base)
     try:
         config = Config.model_validate(settings.values)
@@ -388,11 +388,13 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
     for key, value in _leaves("", config.model_dump(by_alias=True)):
         places = (
             place
-            for known, place in config._origins.items()
-            if f"{key}.".startswith((f"{known}.", f"{known}["))
+            for set_key, place in config._origins.items()
+            if f"{key}.".startswith((f"{set_key}.", f"{set_key}["))
         )
-        shown = "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_shown(key, value))
-        rows.append((key, shown, next(places, "default")))
+        display = (
+            "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_shown(key, value))
+        )
+        rows.append((key, display, next(places, "default")))
     return rows
 
 

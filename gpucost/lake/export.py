@@ -59,12 +59,12 @@ def export(
     with disk.temporary() as folder, store.read(folder, *files.folders()) as con:
         con.execute(_MEMORY)
         writer, digests = writer_name(con, config, store), _digests(con)
-        existing = {one.cluster: one for one in lake.manifests if one.writer == writer}
+        existing = {manifest.cluster: manifest for manifest in lake.manifests if manifest.writer == writer}
         for cluster in sorted(digests, key=lambda name: (name is None, name or "")):
             before = existing.get(cluster) or Manifest(cluster, writer)
             run = _Export(con, files, folder, before, result, everything)
             days = sorted(digests[cluster])
-            others = [one for one in lake.of(cluster) if one is not before]
+            others = [manifest for manifest in lake.of(cluster) if manifest is not before]
             manifest.refuse_clash(files, [*others, replace(before, days={day: {} for day in days})])
             after = replace(
                 before, schema=latest_version(), days=dict(before.days), stamps=dict(before.stamps)

@@ -68,15 +68,15 @@ class LakeFiles:
         """Names of the files below a folder, sorted; empty for a missing folder."""
         return list(self.found(below))
 
-    def remove_abandoned(self, below: str, kept: Container[str], *, begins: str = "") -> None:
-        """Remove files below a folder that are not `kept` and whose names start with `begins`.
+    def remove_abandoned(self, below: str, valid: Container[str], *, begins: str = "") -> None:
+        """Remove files below a folder that are not `valid` and whose names start with `begins`.
 
         Young files stay: another run may be writing them, and will list them when it is done.
         """
         left = {
             name: file.written
             for name, file in self.found(below).items()
-            if name not in kept and name.rpartition("/")[2].startswith(begins)
+            if name not in valid and name.rpartition("/")[2].startswith(begins)
         }
         self.delete(name for name, written in left.items() if written < time.time() - YOUNG_SECONDS)
 
@@ -139,13 +139,13 @@ class LakeFiles:
 
     def each(self, work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """The results of `work` for each item; several at a time if the lake is remote."""
-        listed = list(items)
-        if self.is_local or len(listed) < 2:
-            return [work(item) for item in listed]
+        items_list = list(items)
+        if self.is_local or len(items_list) < 2:
+            return [work(item) for item in items_list]
         # run the first alone: it logs in
-        first = work(listed[0])
+        first = work(items_list[0])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return [first, *pool.map(work, listed[1:])]
+            return [first, *pool.map(work, items_list[1:])]
 
     def shown(self, name: str = "") -> str:
         """A file's address, for people."""

@@ -141,12 +141,12 @@ def refuse_clash(files: LakeFiles, manifests: Iterable[Manifest]) -> None:
     Bills and prices can have many writers.
     """
     owners: dict[str, Manifest] = {}
-    for one in manifests:
-        for day in one.days if one.cluster is not None else ():
-            other = owners.setdefault(day, one)
-            if other is not one:
+    for item in manifests:
+        for day in item.days if item.cluster is not None else ():
+            other = owners.setdefault(day, item)
+            if other is not item:
                 raise StoreError(
-                    f"two writers have cluster={one.cluster}, day={day} in {files.shown()}: {other.writer} and {one.writer}",
+                    f"two writers have cluster={item.cluster}, day={day} in {files.shown()}: {other.writer} and {item.writer}",
                     "keep one of them: name it in [lake] writer, or "
                     f"delete {files.shown(other.place)}, which removes {other.writer}",
                 )

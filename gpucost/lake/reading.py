@@ -78,8 +78,8 @@ def open_store(
     notes = []
     if current["raw"] != raw_digest(lake):
         notes.append(f"the lake has newer data than its figures: {attribute}")
-    known = sorted(current["days"])
-    first, last = _days_to_read(config, period, known)
+    attributed_days = sorted(current["days"])
+    first, last = _days_to_read(config, period, attributed_days)
     found: manifest.Tables = defaultdict(list)
     places = list(markers_of(current, lambda day: first <= day <= last))
     for place, content in zip(places, files.each(files.read, places), strict=True):
@@ -95,7 +95,7 @@ def open_store(
             if tables.view_rows(con, files, near, found[f"{step}/{name}"]):
                 con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")
         start, end = _midnight(config, first), _midnight(config, last, 1)
-        if known and (first > known[0] or last < known[-1]):
+        if attributed_days and (first > attributed_days[0] or last < attributed_days[-1]):
             for statement in (_UNREAD, _CUT):
                 con.execute(statement, {"from_ms": start, "to_ms": end})
             con.execute("DELETE FROM collected WHERE from_ms >= to_ms")
@@ -108,20 +108,20 @@ def open_store(
     return store, notes
 
 
-def _days_to_read(config: Config, period: Period | None, known: list[str]) -> tuple[str, str]:
+def _days_to_read(config: Config, period: Period | None, attributed_days: list[str]) -> tuple[str, str]:
     """The first and the last local day to read."""
-    if not known:
+    if not attributed_days:
         return "", ""
     if period is None:
-        newest = date.fromisoformat(known[-1]).replace(day=1)
+        newest = date.fromisoformat(attributed_days[-1]).replace(day=1)
         # that many days before a month start in the second month before it
-        return str((newest - timedelta(days=32)).replace(day=1)), known[-1]
+        return str((newest - timedelta(days=32)).replace(day=1)), attributed_days[-1]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()
     # One day, if the period is before or after all data.
-    first = min(max(str(begin - timedelta(days=length.days + 1)), known[0]), known[-1])
-    return first, max(min(str(last), known[-1]), first)
+    first = min(max(str(begin - timedelta(days=length.days + 1)), attributed_days[0]), attributed_days[-1])
+    return first, max(min(str(last), attributed_days[-1]), first)
 
 
 def _midnight(config: Config, day: str, later: int = 0) -> int:

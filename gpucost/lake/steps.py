@@ -111,9 +111,9 @@ STEPS = {
 }
 
 
-def read_tables(step: str, of: str) -> list[str]:
+def read_tables(step: str, source: str) -> list[str]:
     """A step's input tables: raw tables, or tables of an earlier step."""
-    return [name.removeprefix(f"{of}/") for name in STEPS[step].reads if name.startswith(f"{of}/")]
+    return [name.removeprefix(f"{source}/") for name in STEPS[step].reads if name.startswith(f"{source}/")]
 
 
 def written_tables(step: str) -> list[str]:
@@ -333,8 +333,8 @@ def _inventory(work: _Work) -> None:
     declared = [hours for hours in config.clusters if hours.name in (clusters or silent)]
     servers = [server for server in config.prometheus if not clusters and server.source in silent]
     servers = [server.model_copy(update={"cluster": server.cluster or server.source}) for server in servers]
-    own = config.model_copy(update={"clusters": declared, "prometheus": servers})
-    inventory.stage(con, own, stored_needs(config.activity), work.task.heard)
+    task_config = config.model_copy(update={"clusters": declared, "prometheus": servers})
+    inventory.stage(con, task_config, stored_needs(config.activity), work.task.heard)
     run_stage(con, attribute.DAYS, "17_absences")
     if config.prices.cost_basis == "node":
         con.execute(_MADE["request_gaps"])
@@ -409,7 +409,7 @@ def _price(work: _Work) -> None:
     price.warn_of_unlisted(con, config)
     for copy, path in work.copies.items():
         con.execute(_ORIGINAL_PATH, {"copy": copy, "path": path})
-    attribute.split_prices(con, known=("40_request_gaps",))
+    attribute.split_prices(con, done_stages=("40_request_gaps",))
     run_stage(con, attribute.DAYS, "15_unseen_time")
     by_node = dict.fromkeys(("node_prices", "unseen_time", "basis_spans"), "node_id, from_ms")
     work.write(_ordered(written_tables("price"), {**by_node, "billed_hours": "instance_key, from_ms"}))

@@ -300,8 +300,10 @@ def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: It
 def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
     """A statement that reads these files, fetched into `folder` from a bucket; '' without files."""
     paths = files.each(lambda file: quoted(str(files.local(file, folder))), found)
-    listed = ", ".join(paths)
-    return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
+    arguments = ", ".join(paths)
+    return (
+        f"FROM read_parquet([{arguments}], hive_partitioning = false, union_by_name = true)" if paths else ""
+    )
 
 
 def quoted(text: str) -> str:

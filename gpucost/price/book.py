@@ -189,9 +189,9 @@ class BookRow(FileRow, frozen=True):
 
         Fields in order of weight: labels selected, instance type, zone, region, provider, purchase option.
         """
-        given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
+        fields = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
         return len(self.node_selector) << 5 | sum(
-            (field is not None) << bit for bit, field in enumerate(reversed(given))
+            (field is not None) << bit for bit, field in enumerate(reversed(fields))
         )
 
     @property

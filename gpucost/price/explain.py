@@ -227,21 +227,24 @@ def _steps(
         before = f"{origin.replace(', less discounts', '')}, before discounts, in {currency}"
         less = f"{shown_price(gross)} less {shown_price(-row['per_hour'])} {currency}"
         detail = f"{less} by discounts of the bill, {shown_rows(row['first_rows'], row['rows'])}"
-        kept = round(price / gross, 9) if gross else Decimal(0)
-        steps = [Step("price", before, Decimal(1), gross), Step("bill discount", detail, kept, price)]
+        factor = round(price / gross, 9) if gross else Decimal(0)
+        steps = [Step("price", before, Decimal(1), gross), Step("bill discount", detail, factor, price)]
     if currency != config.currency:
         day = from_ms(at_ms).astimezone(config.tz).date()
         price = price * rate
         steps.append(Step("rate", f"1 {currency} in {config.currency} on {day}", rate, price))
     for number in numbers:
         discount = config.prices.discounts[number - 1]
-        kept = 1 - discount.percent / 100
-        price = price * kept
+        factor = 1 - discount.percent / 100
+        price = price * factor
         conditions = discount.model_dump(exclude={"percent", "price_sources"}, exclude_none=True)
         nodes = ", ".join(f"{key} = {value}" for key, value in conditions.items()) or "all nodes"
         steps.append(
             Step(
-                "discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}", kept, price
+                "discount",
+                f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}",
+                factor,
+                price,
             )
         )
     return tuple(steps), final

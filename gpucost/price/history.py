@@ -162,10 +162,10 @@ def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceErro
     mine = [row for row in rows if row[0].lower() == instance_type.lower()]
     if not mine:
         some = f"known: {', '.join(types[:5])}"
-        known = did_you_mean(instance_type.lower(), types, some, most=5, cutoff=0.5)
-        return PriceError(f"the store holds no spot prices of {instance_type}", f"{known}; {collect}")
+        existing = did_you_mean(instance_type.lower(), types, some, most=5, cutoff=0.5)
+        return PriceError(f"the store holds no spot prices of {instance_type}", f"{existing}; {collect}")
     words = {"in zone": which["zone"], "in region": which["region"], "of product": which["product"]}
     wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)
     places = sorted({row[2] or row[1] for row in mine})
-    known = f"known: {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
-    return PriceError(f"the store holds no spot prices of {mine[0][0]} {wanted or 'with Linux'}", known)
+    existing = f"known: {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
+    return PriceError(f"the store holds no spot prices of {mine[0][0]} {wanted or 'with Linux'}", existing)

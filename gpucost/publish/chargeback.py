@@ -296,16 +296,16 @@ def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None
     """The lines from the charge to the invoice, in cents that add up."""
     if invoice is None:
         return []
-    shown = []
+    printed = []
     for line in invoice["lines"]:
         name = line["line"]
         rows = line["rows"]
         cost = _exact(line["cost"])
         if name != "rounding" and (rows or abs(cost) >= CENT):
-            shown.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
+            printed.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
     if difference := _exact(invoice["difference"]):
-        shown.append(("unexplained", None, difference))
-    return in_cents(shown, _exact(invoice["billed_cost"]))
+        printed.append(("unexplained", None, difference))
+    return in_cents(printed, _exact(invoice["billed_cost"]))
 
 
 _LONGEST = 60
@@ -582,7 +582,11 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
 
 def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
     """The steps from the charge to the invoice: without unbilled amounts, and with the bill's other classes."""
-    whole = {one.basis: one for one in account.statements if one.currency == account.currency}
+    whole = {
+        statement.basis: statement
+        for statement in account.statements
+        if statement.currency == account.currency
+    }
     if not whole:
         return None
     billed = whole["billed"]
@@ -603,8 +607,8 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
         *(InvoiceLine(row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
         InvoiceLine("billed_less_effective", None, billed.cost - effective.cost),
     ]
-    shown = [line for line in lines if line.rows or line.cost]
-    return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, shown)
+    printed = [line for line in lines if line.rows or line.cost]
+    return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, printed)
 
 
 def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -661,7 +665,9 @@ def write(
     _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
     _put(
         folder / "index.html",
-        to_html(manifest, bundle.overview.coverage, [one for one in blocks[None] if not one.is_searched]),
+        to_html(
+            manifest, bundle.overview.coverage, [block for block in blocks[None] if not block.is_searched]
+        ),
     )
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     _put(folder / FILE, json_text(manifest))
@@ -734,14 +740,14 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make `folder` and its parents if missing; remove new empty ones if the block raises."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         disk.make_folder(folder)
         yield
     except BaseException:
         with suppress(OSError):  # not empty, or not made
-            for one in new:
-                one.rmdir()
+            for path in new:
+                path.rmdir()
         raise
 
 
@@ -785,7 +791,7 @@ def _swap(new: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Exchange two directories in one step, with Linux on most file systems."""
     if sys.platform != "linux":
         return False
@@ -793,4 +799,4 @@ def _exchange(one: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # another C library
         return False
-    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+    return bool(rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0)

@@ -118,9 +118,9 @@ def _money(value: Decimal, view: ReportView) -> str:
     return figure_text(value, "money", view.currency, 2)
 
 
-def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
+def _share(part: Decimal, whole: Decimal, whole_name: str = "") -> str:
     share = ratio(part, whole)
-    return "" if share is None else f"{percent(share)} {of}".rstrip()
+    return "" if share is None else f"{percent(share)} {whole_name}".rstrip()
 
 
 # Limits of Slack: https://docs.slack.dev/reference/block-kit/blocks

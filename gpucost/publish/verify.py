@@ -62,7 +62,7 @@ class Verification:
         return [
             ("files", "changed" if self.altered else "ok", ", ".join(self.altered)),
             ("log", "ok" if self.is_listed else "changed", self.detail),
-            *(("input", "changed", one) for one in self.changed),
+            *(("input", "changed", name) for name in self.changed),
             ("figures", "ok" if self.is_same else "changed", f"charged to teams: {self.charge}"),
         ]
 
@@ -98,13 +98,15 @@ def verify(
         bundle = read_bundle(config, store, ask, folder, tell)
         now = manifest_of(bundle, config, None)
         with store.read() as con:
-            known: dict[str, datetime] = dict(log.seals(con, ask.month))
-        is_listed = digest in known
-        detail = f"sealed {iso(known[digest])}" if is_listed else "not in the log"
+            seal_times: dict[str, datetime] = dict(log.seals(con, ask.month))
+        is_listed = digest in seal_times
+        detail = f"sealed {iso(seal_times[digest])}" if is_listed else "not in the log"
         # the log of a store restored from a copy lacks seals: prove every byte
         if not is_listed and not files:
             blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, tell))
-            stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
+            stated = {
+                name: manifest[name] for name in (("replaces",) if seal_times else ("replaces", "seal"))
+            }
             write(bundle, now | stated, folder, blocks)
             is_listed = digest_of(folder) == digest
             detail += "; every file can be reproduced" if is_listed else "; its files cannot be reproduced"
@@ -143,10 +145,10 @@ def is_whole(manifest: dict[str, Any]) -> bool:
 def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """The altered or missing files of a sealed bundle, including the manifest if its seal differs."""
     files = [
-        one["file"]
-        for one in manifest["files"]
-        if not (path := folder / one["file"]).is_file()
-        or sha256(path.read_bytes()).hexdigest() != one["sha256"]
+        entry["file"]
+        for entry in manifest["files"]
+        if not (path := folder / entry["file"]).is_file()
+        or sha256(path.read_bytes()).hexdigest() != entry["sha256"]
     ]
     ledger = folder / "ledger.csv"
     if not files and (

@@ -436,7 +436,7 @@ class Table:
         """A line for each row, with the result of `marks` (flag, is_sum), and `sums` below."""
         heads, values = zip(*columns, strict=True)
         lines = (
-            Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()})
+            Line(tuple(value(row) for value in values), **{name: mark(row) for name, mark in marks.items()})
             for row in rows
         )
         return cls(title, heads, (*lines, *sums), note)

@@ -216,7 +216,7 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
     columns["numbers"] = FunctionExpression("concat_ws", ConstantExpression(" "), null, *numbers)
     _view(con, "bill_texts", con.view("staged").select(*(text.alias(name) for name, text in columns.items())))
     readings: dict[str, Sequence[str]] = {}
-    for macro, of, example in zip(
+    for macro, argument, example in zip(
         ("bill_time", "bill_number"), (file.times, file.numbers), con.execute(_ODD).fetchall()[0], strict=True
     ):
         if example is not None:
@@ -225,7 +225,7 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
                 raise DataError(
                     f"{file.name}: {example} is ambiguous, and the file does not settle its meaning", _AS_ISO
                 )
-            readings |= dict.fromkeys(texts.intersection(of), (macro, *ways[0]))
+            readings |= dict.fromkeys(texts.intersection(argument), (macro, *ways[0]))
     return readings
 
 
@@ -355,7 +355,7 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
             na_values=list(BLANK),
         )
     elif file.kind == "parquet":
-        paths = [pattern(one.path) for one in files]
+        paths = [pattern(each.path) for each in files]
         relation = con.read_parquet(paths, file_row_number=True, filename=len(files) > 1)
         names = relation.columns[: len(names)]
     else:
@@ -417,7 +417,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         if kinds[position] in _NESTED:
             column = FunctionExpression("to_json", column)
         text = column.cast("VARCHAR")
-        if not any(position in one.blanks for one in files):
+        if not any(position in each.blanks for each in files):
             return text
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
@@ -435,8 +435,8 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
     source: Expression = ConstantExpression(file.name)
     if len(files) > 1:
-        paths, shown = [str(one.path) for one in files], [one.name for one in files]
-        by_path = FunctionExpression("map", ConstantExpression(paths), ConstantExpression(shown))
+        paths, file_names = [str(each.path) for each in files], [each.name for each in files]
+        by_path = FunctionExpression("map", ConstantExpression(paths), ConstantExpression(file_names))
         source = FunctionExpression("map_extract_value", by_path, ColumnExpression("filename"))
     return relation.select(
         *(text.alias(name) for name, text in wanted.items()),
@@ -493,8 +493,8 @@ def _unread(name: str, error: Exception) -> DataError:
     where = f"{name}, line {line[1]}" if line else name
     if counts := _COUNTS.search(text):
         return DataError(f"{where}: {counts[2]} fields, but {counts[1]} in the header", _GET_AGAIN)
-    for said, meaning, fix in _MEANINGS:
-        if re.search(said, text):
+    for pattern, meaning, fix in _MEANINGS:
+        if re.search(pattern, text):
             return DataError(meaning.format(where=where, name=name), fix)
     return DataError(f"{where} cannot be read: {_first_line(text)}", _GET_AGAIN)
 

@@ -150,7 +150,7 @@ def told_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
     The third value is the number of common charges.
     """
     pairs = sqlfiles.run(con, "told_pairs").fetchall()
-    return [(_telling(one), _telling(other), common) for common, one, other in pairs]
+    return [(_telling(side), _telling(other_side), common) for common, side, other_side in pairs]
 
 
 def _telling(side: dict[str, Any]) -> Telling:
@@ -234,7 +234,7 @@ _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
 
 
 def are_parts(
-    con: DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool
+    con: DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_same_run: bool
 ) -> bool:
     """Whether two sides with common charges are parts of one bill, not its state at two times.
 
@@ -252,7 +252,7 @@ def are_parts(
         return True
     is_same_time = (some.earliest, some.latest) == (other.earliest, other.latest)
     return (
-        (is_one_run or is_same_time)
+        (is_same_run or is_same_time)
         and not machine_hours
         and common < _SAME * min(some.charges, other.charges)
     )
@@ -276,7 +276,7 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
             continue
         newer, older = (a, b) if a.latest >= b.latest else (b, a)
         is_unsure = verdicts[0] == verdicts[1] or is_torn(a, b, common)
-        if is_unsure and are_parts(con, newer, older, common, is_one_run=True):
+        if is_unsure and are_parts(con, newer, older, common, is_same_run=True):
             continue
         if "overlap" in verdicts:
             raise DataError(

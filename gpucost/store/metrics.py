@@ -156,8 +156,8 @@ class Labels(dict[str, str]):
 
 def series_key(source: str, labels: Mapping[str, str]) -> int:
     """A 64-bit hash of source, metric and labels, without empty labels, as in Prometheus."""
-    of, key = getattr(labels, "hashed", (None, 0))
-    if of != source:
+    hashed_source, key = getattr(labels, "hashed", (None, 0))
+    if hashed_source != source:
         pairs = sorted((name, value) for name, value in labels.items() if value)
         key = hash64([source, *(part for pair in pairs for part in pair)])
         if isinstance(labels, Labels):

@@ -63,10 +63,10 @@ class ProgressSeries(NamedTuple):
         """Equal for series that count the same work: replicas of a server, a target scraped twice."""
         names = {name for name, _ in self.labels}
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
-        kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
+        labels = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
         place = self.cluster, self.namespace, self.pod, self.workload
         about = self.unit, self.kind, *place, self.model, self.run_id, str(self.is_failure)
-        return hash64([*about, *kept, *self._tenant])
+        return hash64([*about, *labels, *self._tenant])
 
 
 @dataclass(slots=True)

@@ -176,7 +176,12 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $ask
 
 
 def log_answer(
-    con: DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
+    con: DuckDBPyConnection,
+    source: str,
+    samples: Mapping[int, int],
+    queried_at: datetime,
+    *,
+    is_partial: bool,
 ) -> None:
     """Record the number of samples in a source's answer for each epoch hour queried."""
     con.execute(
@@ -185,7 +190,7 @@ def log_answer(
             "source": source,
             "hours": list(samples),
             "samples": list(samples.values()),
-            "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None),
+            "asked_at": queried_at.astimezone(UTC).replace(tzinfo=None),
             "is_partial": is_partial,
         },
     )

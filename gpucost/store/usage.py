@@ -212,10 +212,10 @@ def unknown_name(
             f"no GPU was allocated in {period_name}", "gpucost report shows the newest month with data"
         )
     for place, dimension in enumerate((*_FILTERS, "users")):
-        known = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())
-        names = sorted(known - {None})
+        existing = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())
+        names = sorted(existing - {None})
         for name in filters.get(dimension, ()):
-            bare = [one for one in names if one.partition("/")[2] == name]
+            bare = [full_name for full_name in names if full_name.partition("/")[2] == name]
             if name in names or (patterns and "*" in name) or (bare and dimension == "workloads"):
                 continue
             offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0)

@@ -97,7 +97,7 @@ ORDER BY source_file, source_row
 LIMIT 1"""
 
 
-def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
+def stage(con: DuckDBPyConnection, form: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns, named as in the format's SQL. Raises DataError."""
     if opened.kind == "json":
         raise DataError(
@@ -105,27 +105,27 @@ def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path)
             "save it as JSON lines: one charge per line, each an object",
         )
     header = list(opened.header)
-    columns, maps = formats.locate(known, header, opened.name)
+    columns, maps = formats.locate(form, header, opened.name)
     if opened.kind == "jsonl":
         # Lines omit null values, so a column can appear for the first time far down.
         header += [column for column, at in columns.items() if at is None]
-        columns, maps = formats.locate(known, header, opened.name)
-    has_line_items = bool(known.line_item) and columns[known.line_item[0]] is not None
+        columns, maps = formats.locate(form, header, opened.name)
+    has_line_items = bool(form.line_item) and columns[form.line_item[0]] is not None
     file = replace(
         opened,
         header=header,
         columns=columns,
         maps=maps,
-        line_item=known.line_item if has_line_items else (),
-        times=known.times,
-        numbers=known.numbers.split(),
+        line_item=form.line_item if has_line_items else (),
+        times=form.times,
+        numbers=form.numbers.split(),
     )
     return bill_files.stage(con, file, target)
 
 
 def write_rows(
     con: DuckDBPyConnection,
-    known: Format,
+    form: Format,
     staged: Sequence[Staged],
     files: charges.BillFiles,
     *,
@@ -136,21 +136,21 @@ def write_rows(
     A charge in two files counts twice unless `across_files`. Raises DataError, with file and row, if a
     required column of a charge is missing.
     """
-    bill_files.staged_view(con, staged, known.columns, formats.MAPS)
+    bill_files.staged_view(con, staged, form.columns, formats.MAPS)
     con.execute("SET VARIABLE across_files = $1", [across_files])
     may_repeat = any(file.repeats for file in staged) or (across_files and len(staged) > 1)
     con.execute("SET VARIABLE may_repeat = $1", [may_repeat])
-    if known.catalog:
+    if form.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
         for step in (_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER):
             con.execute(step)
-        asks: list[Statement | str] = [_UNNAMED]
-        for text in map(formats.sql_text, known.sql.split()):
+        queries: list[Statement | str] = [_UNNAMED]
+        for text in map(formats.sql_text, form.sql.split()):
             if engine.has_input(con, text):
                 statements = engine.parsed(con, text)
-                if known.has_findings and text == formats.sql_text(known.sql.split()[-1]):
-                    asks.append(statements.pop())
+                if form.has_findings and text == formats.sql_text(form.sql.split()[-1]):
+                    queries.append(statements.pop())
                 for statement in statements:
                     con.execute(statement)
         con.execute(_READ)
@@ -159,25 +159,25 @@ def write_rows(
         is_complete = charges.write_details(con, files)
         con.execute(_ALL_ROWS)
         if not is_complete:
-            raise _unread(con, known)
+            raise _unread(con, form)
         if without := con.execute(_WITHOUT_ACCOUNT).fetchone():
             raise DataError(
                 f"{without[0]}: some rows have no billing account",
                 "get the file again; none of it was loaded",
             )
         if con.execute(_HAS_LEFT_OUT).fetchall() == [(True,)]:
-            asks.insert(0, _LEFT_OUT)
+            queries.insert(0, _LEFT_OUT)
     # Reading the written rows is faster than mapping them again.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    findings = [SourceFinding(*row) for ask in asks for row in con.execute(ask).fetchall()]
+    findings = [SourceFinding(*row) for query in queries for row in con.execute(query).fetchall()]
     ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
     return findings + repeated_rows(repeated, "of these files")
 
 
-def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
+def _unread(con: DuckDBPyConnection, form: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
-        f"row 1 is the first row of data; the file was read as {known.title}; charges must begin in 2000 to 2100 and "
+        f"row 1 is the first row of data; the file was read as {form.title}; charges must begin in 2000 to 2100 and "
         "end later; none of it was loaded"
     )
     if what.startswith("the currency "):
@@ -193,14 +193,14 @@ def repeated_rows(count: int, where: str) -> list[SourceFinding]:
 
 
 def write_loose(
-    con: DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
+    con: DuckDBPyConnection, form: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[SourceFinding], dict[str, str]]:
     """As `write_rows`, for files without a manifest; leaves out superseded files and returns them."""
-    findings = write_rows(con, known, staged, files, across_files=False)
+    findings = write_rows(con, form, staged, files, across_files=False)
     lost = bill_rules.superseded(con) if len(staged) > 1 else {}
     if lost or (len(staged) > 1 and con.execute(_IN_TWO_FILES).fetchall()):
         charges.take_back(con)
-        findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
+        findings = write_rows(con, form, [file for file in staged if file.name not in lost], files)
     return findings, lost
 
 
@@ -398,9 +398,9 @@ class _Loading:
         entries = tree.entries()
         if over := tree.passed_over():
             what = "1 file was" if len(over) == 1 else f"{len(over):,} files were"
-            listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
+            some_names = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
             fix = "name a file directly to load it anyway"
-            self._find("note", "passed_over", f"{tree.name}: {what} skipped by name: {listed}", fix)
+            self._find("note", "passed_over", f"{tree.name}: {what} skipped by name: {some_names}", fix)
         manifests = tree.manifests()
         others = []
         for entry in entries:
@@ -506,7 +506,9 @@ class _Loading:
 
     def _keep_stamps(self, digest: str, digests: Iterable[str]) -> None:
         """Stamps of loaded files that were too young then or were touched since."""
-        new = {stamp: of for stamp, of in self._stamps_of(digests).items() if stamp not in self._stamped}
+        new = {
+            stamp: digest for stamp, digest in self._stamps_of(digests).items() if stamp not in self._stamped
+        }
         if new:
             with self.store.write() as con:
                 charges.add_stamps(con, digest, new)
@@ -535,15 +537,15 @@ class _Loading:
                     self.meter.advance(entry.size)
         loaded = self._loaded(files)
         groups: dict[str, _Group] = {}
-        known = set[str]().union(*(load.file_digests for _, load, _ in loaded))
+        loaded_digests = set[str]().union(*(load.file_digests for _, load, _ in loaded))
         for digest in files:
-            if digest not in known:
+            if digest not in loaded_digests:
                 self._read_loose(digest, files[digest], groups)
         # New files are compared together with loaded ones.
         changed = [load.file_digests for kind, load, _ in loaded if kind.name in groups]
-        beside = set[str]().union(*changed)
+        changed_digests = set[str]().union(*changed)
         for digest in files:
-            if digest in beside:
+            if digest in changed_digests:
                 self._read_loose(digest, files[digest], groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is invalid: none of the batch is loaded.
@@ -692,18 +694,18 @@ class _Loading:
             rmtree(directory)
         return files
 
-    def _check_holders(self, known: Format, staged: Staged) -> None:
+    def _check_holders(self, form: Format, staged: Staged) -> None:
         """A format used by several providers; the rows name theirs."""
         with bill_files.values_in_words([staged.name]):
-            bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
+            bill_files.staged_view(self.con, [staged], form.columns, formats.MAPS)
             self.con.execute(formats.FOCUS_PROVIDER)
             holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
         if holders and self.provider not in holders:
-            what = f"{staged.name} is {known.title} of {', '.join(sorted(holders))}"
+            what = f"{staged.name} is {form.title} of {', '.join(sorted(holders))}"
             raise formats.NotThis(what, "load files of any provider with gpucost collect focus")
 
-    def _digest(self, known: Format, digests: Iterable[str]) -> str:
-        parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
+    def _digest(self, form: Format, digests: Iterable[str]) -> str:
+        parts = [form.name, form.rules_digest, self.currency or "", *sorted(digests)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _find(

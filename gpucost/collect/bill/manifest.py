@@ -58,12 +58,12 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
         return None
     if isinstance(document.get("blobs"), list):
         return _of_azure(document, entry)
-    listed = document.get("reportKeys", document.get("dataFiles"))
-    if not isinstance(listed, list):
+    addresses = document.get("reportKeys", document.get("dataFiles"))
+    if not isinstance(addresses, list):
         return None
     bucket = str(document.get("bucket") or "")
     files = []
-    for address in map(str, listed or document.get("dataFiles") or []):
+    for address in map(str, addresses or document.get("dataFiles") or []):
         if address.startswith("s3://"):
             bucket, _, address = address.removeprefix("s3://").partition("/")
         files.append(address.lstrip("/"))
@@ -81,14 +81,14 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
     """
     chosen: dict[tuple[str, str], Manifest] = {}
     for manifest in sorted(manifests, key=lambda manifest: (manifest.depth, manifest.key)):
-        known = chosen.setdefault((manifest.source, manifest.billing_period), manifest)
-        if manifest.delivered and known.delivered:
+        best = chosen.setdefault((manifest.source, manifest.billing_period), manifest)
+        if manifest.delivered and best.delivered:
             chosen[manifest.source, manifest.billing_period] = max(
-                known, manifest, key=lambda one: one.delivered
+                best, manifest, key=lambda each: each.delivered
             )
-        elif known.depth == manifest.depth and known.files != manifest.files:
+        elif best.depth == manifest.depth and best.files != manifest.files:
             raise DataError(
-                f"{known.key} and {manifest.key} are deliveries of the same export and period {manifest.billing_period}",
+                f"{best.key} and {manifest.key} are deliveries of the same export and period {manifest.billing_period}",
                 "load the directory above them, with the manifest of the period, or only one of them",
             )
     return list(chosen.values())
@@ -97,7 +97,7 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
 def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files of a manifest, wherever its tree begins. Raises DataError if one is missing."""
     there = located(manifest, entries)
-    missing = [listed for listed, entry in zip(manifest.files, there, strict=True) if entry is None]
+    missing = [name for name, entry in zip(manifest.files, there, strict=True) if entry is None]
     if missing:
         more = f" ({len(missing)} are missing)" if len(missing) > 1 else ""
         raise DataError(
@@ -128,7 +128,7 @@ def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]
         places = (str(parent.joinpath(*parts[start:])) for start in range(len(parts)) for parent in above)
         return next((entries[place] for place in places if place in entries), None)
 
-    return [find_file(PurePosixPath(listed).parts) for listed in manifest.files]
+    return [find_file(PurePosixPath(name).parts) for name in manifest.files]
 
 
 def _month(moment: object) -> str | None:

@@ -80,7 +80,7 @@ def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
             flat = dict(around)
             for name, value in result.items():
                 flat |= (
-                    {f"{name}_{inner}": one for inner, one in value.items()}
+                    {f"{name}_{inner}": inner_value for inner, inner_value in value.items()}
                     if isinstance(value, dict)
                     else {name: value}
                 )
@@ -179,14 +179,14 @@ def _open_json(path: Path, name: str, text: str, directory: Path) -> RawFile:
         if not line.strip():
             continue
         try:
-            record = inputs.parse_json(line)
+            row = inputs.parse_json(line)
         except ValueError:
             if number == 1:
                 return _document(path, name, directory)
             break  # cut off by the limit, or invalid: reading the whole file decides
-        if not isinstance(record, dict) or is_answer(record) or is_page(record):
+        if not isinstance(row, dict) or is_answer(row) or is_page(row):
             return _document(path, name, directory)
-        keys |= dict.fromkeys(record)
+        keys |= dict.fromkeys(row)
     return RawFile(path, name, "jsonl", list(keys))
 
 
@@ -337,7 +337,7 @@ class BucketTree(Tree):
                 found, self.is_file = [self.bucket.head(self.prefix)], True
         if not found:
             raise SourceError(f"no files at {self.name}", "correct the address: name a folder or one file")
-        return [one for one in found if one.key.lower().endswith(ENDINGS)]
+        return [entry for entry in found if entry.key.lower().endswith(ENDINGS)]
 
     def around(self) -> list[Entry]:
         # AWS Data Exports writes manifests to metadata/, next to the folder of the files.

@@ -53,7 +53,8 @@ def collect_prices(
 
         result = partial(PriceResult, provider)
         named, near = (
-            [one for one in dict.fromkeys(some) if is_region_of(provider, one)] for some in (regions, seen)
+            [region for region in dict.fromkeys(some) if is_region_of(provider, region)]
+            for some in (regions, seen)
         )
         try:
             answer = PROVIDERS[provider](config, named, near, now.date(), say).fetch()

@@ -154,11 +154,11 @@ def accelerated(described: JsonObject) -> InstanceType | None:
     if not devices:
         return None
     device, name = devices[0], described["InstanceType"]
-    known = known_types("aws").get(name)
+    known_type = known_types("aws").get(name)
     memory = device.get("MemoryInfo", {}).get("SizeInMiB")
     # EC2 has one name for the A100 of 40 and of 80 GB.
     sized = [] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB"]
-    model = known.gpu_model if known else gpu_model(*sized, device["Name"])
+    model = known_type.gpu_model if known_type else gpu_model(*sized, device["Name"])
     return InstanceType(
         instance_type=name,
         gpu_model=model,
@@ -181,8 +181,8 @@ def _count(name: str, devices: list[JsonObject], model: str) -> float:
         float(d.get("LogicalGpuCount") or 0) * float(d.get("GpuPartitionSize") or 0) for d in devices
     ):
         return parts
-    if known := known_types("aws").get(name):
-        return float(known.gpu_count)
+    if known_type := known_types("aws").get(name):
+        return float(known_type.gpu_count)
     memory, whole = devices[0].get("MemoryInfo", {}).get("SizeInMiB"), gpu_memory_mib(model)
     # Partitions are eighths: memory is a little less than its share.
     return max(1, round(8 * memory / whole)) / 8 if memory and whole else 1.0

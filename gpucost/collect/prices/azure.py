@@ -123,8 +123,8 @@ class AzurePrices(PriceCollector):
                     "gpucost collect prices --provider azure --region eastus, or set other regions in [azure]",
                 )
             prices += in_region
-        one_each = without_placeholders(one_of_each(prices))
-        return ProviderPrices("azure", wanted or sorted({price.region for price in one_each}), one_each)
+        distinct = without_placeholders(one_of_each(prices))
+        return ProviderPrices("azure", wanted or sorted({price.region for price in distinct}), distinct)
 
     def _items(self, public: JsonServer, region: str) -> Iterator[JsonObject]:
         wanted = "serviceName eq 'Virtual Machines' and startswith(armSkuName, 'Standard_N')"

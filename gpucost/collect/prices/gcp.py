@@ -93,7 +93,7 @@ def unit_price(sku: Sku) -> UnitPrice | None:
     )
     if option is None or named is None:
         return None
-    part, of = named
+    part, owner = named
     info = max(
         sku.pricing_info, key=lambda info: info.effective_time.timestamp() if info.effective_time else 0
     )
@@ -101,7 +101,7 @@ def unit_price(sku: Sku) -> UnitPrice | None:
     if priced is None:
         return None
     started = info.effective_time.date() if info.effective_time else None
-    unit = PriceUnit(part, of, option, term)
+    unit = PriceUnit(part, owner, option, term)
     return UnitPrice(unit, tuple(sku.service_regions), *priced, started, whole="gpu slice" in words.lower())
 
 
@@ -241,7 +241,9 @@ class GcpPrices(PriceCollector):
         with google_in_words(self.provider, _AGAIN, ("listing SKUs is ", allowing), "incomplete answer: "):
             units = by_region(self._units(self._client()))
         wanted = self.regions or self.config.gcp.regions
-        prices = {region: one_of_each(machine_prices(region, of)) for region, of in units.items()}
+        prices = {
+            region: one_of_each(machine_prices(region, unit_prices)) for region, unit_prices in units.items()
+        }
         for region in wanted:
             if not prices.get(region):
                 raise SourceError(

@@ -50,8 +50,8 @@ class GpuPrices(PriceCollector):
         public = public_list(self.provider, name_of_list, f"[price_lists] {self.provider}", url)
         self.tell(words)
         answer = public.ask("POST", url, json=self.body, number=Decimal, is_whole=self.is_whole)
-        known = known_types(self.provider).items()
-        names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in known}
+        catalog_types = known_types(self.provider).items()
+        names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in catalog_types}
         prices, types = [], {}
         with read_as(f"{self.provider}: cannot read the answer", public.later):
             for model, option, suffix, price in self.offers(answer):

@@ -95,14 +95,14 @@ def _name(shape: JsonObject) -> str:
 
 def _instance_type(shape: JsonObject) -> InstanceType:
     name = _name(shape)
-    known = known_types("oci").get(name)
-    called = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)
+    known_type = known_types("oci").get(name)
+    short_name = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)
     return InstanceType(
         instance_type=name,
-        gpu_model=known.gpu_model if known else gpu_model(called),
+        gpu_model=known_type.gpu_model if known_type else gpu_model(short_name),
         gpu_count=float(shape["gpuQty"]),
         # Here the estimator gives the memory per GPU, there of all GPUs.
-        gpu_memory_mib=known.gpu_memory_mib if known else None,
+        gpu_memory_mib=known_type.gpu_memory_mib if known_type else None,
         vcpus=None,
         memory_gib=float(shape["bundleMemoryQty"]) if shape["bundleMemoryQty"] else None,
         source=SOURCE,

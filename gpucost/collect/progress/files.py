@@ -56,8 +56,8 @@ def import_files(store: Store, paths: Sequence[Path], tz: ZoneInfo) -> list[File
             source = str(path.resolve())
             loaded = load_values(con, source, ALWAYS, batch)
             runs.log_run(con, KIND, source, span, rows=loaded.values)
-            own = sorted({series.unit for series in batch.series} - set(UNITS))
-            results.append(FileResult(path, period_of(span), loaded, tuple(own)))
+            own_units = sorted({series.unit for series in batch.series} - set(UNITS))
+            results.append(FileResult(path, period_of(span), loaded, tuple(own_units)))
     return results
 
 

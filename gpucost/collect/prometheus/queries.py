@@ -50,11 +50,11 @@ class Selector:
     shard_label: str = "node"
     constant: Constant | None = field(default=None, compare=False)
 
-    def spelled(self, known: set[str] | None) -> list[str]:
+    def spelled(self, names: set[str] | None) -> list[str]:
         """The server's spellings of the name, in any case; all spellings if its names are unknown."""
-        if known is None:
+        if names is None:
             return sorted({self.metric, self.metric.lower()} if self.scope == "activity" else {self.metric})
-        return sorted(name for name in known if name.lower() == self.metric.lower())
+        return sorted(name for name in names if name.lower() == self.metric.lower())
 
     def with_matchers(self, *matchers: str) -> Selector:
         """A copy with additional matchers."""

@@ -110,9 +110,9 @@ def collect(
         late = timedelta(days=settings.late_days)
         first = from_ms(max(ends)) - late if ends else from_ms(month_start_ms(now, tz))
         period = Period(min(first, now - timedelta(minutes=1)), now)
-    kept = _told(source.kept, result)
-    if kept is not None and period.start < now - kept:
-        result.purged = Period(period.start, min(now - kept, period.end))
+    retention = _told(source.kept, result)
+    if retention is not None and period.start < now - retention:
+        result.purged = Period(period.start, min(now - retention, period.end))
         period = Period(result.purged.end, period.end)
     form = SacctFormat(cluster=cluster)
     for date in local_days(period, _UTC):
@@ -186,7 +186,7 @@ def _load_jobs(
     batches: Iterable[Batch],
     result: SlurmResult,
     period: Period | None,
-    cluster_given: str | None,
+    explicit_cluster: str | None,
     now: datetime,
 ) -> None:
     spans: dict[str, tuple[int, int]] = {}
@@ -202,9 +202,9 @@ def _load_jobs(
             spans[cluster] = min(begin, first), max(over, last)
         slurm.stage(con, "slurm_runs", columns)
         slurm.stage(con, "slurm_steps", batch.steps)
-    if period is not None and cluster_given and not spans:
+    if period is not None and explicit_cluster and not spans:
         # An answer without jobs is valid.
-        spans[cluster_given] = (0, 0)
+        spans[explicit_cluster] = (0, 0)
     result.clusters = {
         cluster: period_of((period.start_ms, period.end_ms) if period else (first, max(last, first + 1)))
         for cluster, (first, last) in spans.items()

@@ -57,13 +57,13 @@ def columns_of(version: str) -> dict[str, str]:
     Since 1.3 a split charge has the dimensions of the original, including tags; the holder's tags are in
     AllocatedTags.
     """
-    own = {PREFIX + name: name for name in _OWN.split()}
+    own_columns = {PREFIX + name: name for name in _OWN.split()}
     if version == "1.3":
         standard = sorted(f"{_COLUMNS} {_SINCE_1_3}".split())
-        return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own
+        return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own_columns
     return (
         {name: name for name in _COLUMNS.split()}
-        | own
+        | own_columns
         | {PREFIX + name: source for name, source in _SPLIT.items()}
     )
 

@@ -99,7 +99,7 @@ def _tables(states: Sequence[BudgetState], note: str | None) -> tuple[Table, ...
     )
     targets = Table.of(
         "Targets",
-        [(state, one) for state in states for one in state.targets],
+        [(state, target) for state in states for target in state.targets],
         (
             text(lambda row: row[0].name, "Budget"),
             text(lambda row: row[0].team or "all GPU nodes", "Team", weight=1),

@@ -132,17 +132,17 @@ def _rows(
     days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
     """A row for each month: teams by cost of the first month, then unallocated GPUs and the fleet."""
-    known = {series.team: series for series in days.costs if series.level == "team"}
+    series_of_team = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
-        if name not in known:
-            near = ", ".join(nearest(name, list(filter(None, known)))[:8])
+        if name not in series_of_team:
+            near = ", ".join(nearest(name, list(filter(None, series_of_team)))[:8])
             raise GpucostError(
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
             )
-    chosen = list(map(known.__getitem__, teams or known))
+    chosen = list(map(series_of_team.__getitem__, teams or series_of_team))
     found = [(series, forecasts(days, series, spans, growth)) for series in chosen]
-    found.sort(key=lambda one: one[1][0].expected or one[1][0].to_date, reverse=True)
+    found.sort(key=lambda each: each[1][0].expected or each[1][0].to_date, reverse=True)
     if not teams:
         every = (CostSeries("unallocated"), CostSeries("fleet"))
         found += [(series, forecasts(days, series, spans, growth)) for series in every]

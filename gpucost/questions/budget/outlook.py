@@ -59,11 +59,11 @@ class Outlook:
     @classmethod
     def of(cls, history: Mapping[date, float], growth: Growth | None = None) -> Outlook:
         """The outlook from at least one day: levels and weekdays from the last HISTORY_DAYS, ends of months from all days."""
-        known = dict(list(history.items())[-HISTORY_DAYS:])
-        weekdays = weekday_factors(known)
+        recent = dict(list(history.items())[-HISTORY_DAYS:])
+        weekdays = weekday_factors(recent)
         seasons = Seasons(weekdays, month_end_factors(history, weekdays))
-        usual = levels(known, seasons) or dict.fromkeys(list(known)[-1:], 0.0)
-        return cls(known, seasons, courses(usual), growth)
+        usual = levels(recent, seasons) or dict.fromkeys(list(recent)[-1:], 0.0)
+        return cls(recent, seasons, courses(usual), growth)
 
     def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
         """Costs of the missing days. A gap before the last known day has the median level of the nearest known days."""

@@ -83,8 +83,8 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
             elif "workload" in row.keys:
                 named = (row.keys[name] for name in ("cluster", "namespace", "workload"))
                 series.append(CostSeries("workload", team, *named))
-        for one in series:
-            costs[one][day] += row.own_cost
+        for cost_series in series:
+            costs[cost_series][day] += row.own_cost
     over = max(now, view.coverage.collected_to or now)
     missing = [gap for gap in view.coverage.gaps if gap.kind in ("not_collected", "partial")]
     every = tuple(local_days(view.period, tz))
@@ -97,7 +97,11 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
         every,
         tuple(complete),
         costs,
-        frozenset(one for one, cost in bought.items() if cost > _BUYS * sum(costs[one].values(), ZERO)),
+        frozenset(
+            cost_series
+            for cost_series, cost in bought.items()
+            if cost > _BUYS * sum(costs[cost_series].values(), ZERO)
+        ),
         view.api_known_to.astimezone(tz).date() if view.api_known_to else date.max,
     )
 

@@ -89,8 +89,8 @@ def compare(
     warnings = (*second.coverage.warnings, *missed)
     names = (before.period_name, after.period_name)
     now = after.now or datetime.now(UTC)
-    shown = replace(second, coverage=replace(second.coverage, warnings=warnings))
-    return shown, between(first, second, by, names, now)
+    warned = replace(second, coverage=replace(second.coverage, warnings=warnings))
+    return warned, between(first, second, by, names, now)
 
 
 _SHOWN = Decimal("0.005")
@@ -115,7 +115,7 @@ def chosen_dimensions(by: Names, *, narrowed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(by)) or ("workload" if narrowed else "team",)
 
 
-def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
+def document(view: ReportView, diff: Diff, selection: str, top: int) -> Document:
     """The causes of the change, in total and by dimension, and the `top` most changed workloads.
 
     `view` is the later period's report, for its coverage.
@@ -127,7 +127,7 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
     by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
     return Document(
-        title=f"What changed: {whose}, {before.name} {between} {after.name}",
+        title=f"What changed: {selection}, {before.name} {between} {after.name}",
         subtitle=f"{_days(before)} to {_days(after)}" if _differ_in_length(diff) else f"{_days(before)} each",
         currency=view.currency,
         sections=(_why(diff), _by_rows(diff), *((_workloads(diff, top),) if by_workload else ())),

@@ -287,10 +287,10 @@ def _rows(
     currency: str,
 ) -> tuple[DiffRow, ...]:
     def key(cell: Cell) -> Key:
-        known = dict(zip(_KIND, cell.kind, strict=True))
+        fields = dict(zip(_KIND, cell.kind, strict=True))
         if cell.of == "allocated":
-            known |= dict(zip(_WORKLOAD, cell.item, strict=True))
-        return (cell.of, tuple(known.get(name) for name in by))
+            fields |= dict(zip(_WORKLOAD, cell.item, strict=True))
+        return (cell.of, tuple(fields.get(name) for name in by))
 
     before, after = (_summed(of_side, key, Use()) for of_side in uses)
     rows = []

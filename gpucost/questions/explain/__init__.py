@@ -278,7 +278,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
     def in_words(cost: Decimal) -> str:
         return figure_text(cost, "money", currency, 2)
 
-    whose = "charges of its scale set, spread over its nodes" if machine.is_scale_set else "charges"
+    charges = "charges of its scale set, spread over its nodes" if machine.is_scale_set else "charges"
     cost = "in a currency without a rate" if machine.cost is None else in_words(machine.cost)
     notes = []
     if machine.more_rows and machine.more_cost is not None:
@@ -289,7 +289,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
         by = shown_rows(sorted(machine.first_discount_rows, key=_place_of_row), machine.discount_rows)
         notes.append(f"including discounts: {in_words(machine.discount_cost)}, in {by}")
     return Table.of(
-        f"Bill rows of {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}",
+        f"Bill rows of {machine.instance_key}: {machine.rows:,} {charges}, {machine.instance_hours:,.1f} h, {cost}",
         machine.first_rows,
         (
             text(lambda row: f"{row.source_file}:{row.source_row}", "Row"),

@@ -76,10 +76,10 @@ def _prices(answer: NodeExplained) -> Iterator[Section]:
         "Matching prices; the first one wins",
         answer.candidates,
         (
-            figure(lambda one: f"{one.price_per_hour.normalize():f}", "Price per hour"),
+            figure(lambda price: f"{price.price_per_hour.normalize():f}", "Price per hour"),
             text("currency", weight=1),
             text("price_source", "Source"),
-            text(lambda one: str(one.price_as_of or ""), "As of"),
+            text(lambda price: str(price.price_as_of or ""), "As of"),
             text("origin"),
             text("why"),
         ),

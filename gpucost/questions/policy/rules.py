@@ -154,11 +154,11 @@ class OnDemand(_Rule):
     def check(self, facts: Facts) -> Checked:
         workload_type = "batch" if self.kind == "spot_for_batch" else "training"
         pods = [pod for pod in facts.pods if pod["workload_type"] == workload_type and pod["capacity_type"]]
-        known = [pod for pod in pods if pod["capacity_type"] != "unknown"]
-        if pods and not known:
+        classified = [pod for pod in pods if pod["capacity_type"] != "unknown"]
+        if pods and not classified:
             raise _Unknown(_NO_CAPACITY)
         violations = []
-        on_demand = grouped((_owner(pod), pod) for pod in known if pod["capacity_type"] == "on_demand")
+        on_demand = grouped((_owner(pod), pod) for pod in classified if pod["capacity_type"] == "on_demand")
         for owner, several in on_demand.items():
             longest = max(map(_life_hours, several))
             gpu_hours = sum(pod["gpus"] * _life_hours(pod) for pod in several)
@@ -167,7 +167,7 @@ class OnDemand(_Rule):
                 hours, cost = facts.costs.get((*owner, workload_type, "on_demand"), (0.0, ZERO))
                 evidence = f"a pod was on demand for {longest:,.1f} h"
                 violations.append(Violation(*owner, evidence, round(hours, 6), cost))
-        return len(set(map(_owner, known))), violations
+        return len(set(map(_owner, classified))), violations
 
 
 class IdleNotebooks(_Rule):
@@ -302,7 +302,14 @@ def _checked(rule: Rule, facts: Facts) -> RuleResult:
         checked, violations = rule.check(facts._replace(pods=pods))
     except (_Unknown, StoreError) as reason:
         missing = str(reason)
-    violations.sort(key=lambda one: (-(one.cost or 0), one.cluster, one.namespace, one.subject))
+    violations.sort(
+        key=lambda violation: (
+            -(violation.cost or 0),
+            violation.cluster,
+            violation.namespace,
+            violation.subject,
+        )
+    )
     status: Literal["kept", "broken", "unknown"] = "unknown"
     if checked:
         status = "broken" if violations else "kept"

@@ -74,8 +74,8 @@ def prices_tco(
       gpucost prices tco onprem.toml --gpu-watts 450 --format json
       gpucost prices tco --purchase-price 280000 --gpus-per-node 8 --gpu-model H100 --years 4 --price-per-kwh 0.12 --pue 1.3
     """
-    given = {**own.values, "utilization_percent": utilization_percent, "currency": currency}
-    answer = own_node(file, given, request.settings.currency)
+    explicit = {**own.values, "utilization_percent": utilization_percent, "currency": currency}
+    answer = own_node(file, explicit, request.settings.currency)
     notes = []
     if answer.gpu_watts_source == "tdp":
         notes.append(
@@ -87,12 +87,12 @@ def prices_tco(
     return with_notes(request, _tco_document(answer), notes)
 
 
-def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
+def own_node(file: Path | None, explicit: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
     """The cost of an own node by its file and by options, which override the file and `defaults`.
 
     Raises ConfigError that names a missing or invalid key.
     """
-    options = {key: value for key, value in given.items() if value is not None}
+    options = {key: value for key, value in explicit.items() if value is not None}
     return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
 
 

@@ -73,7 +73,7 @@ def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
         text("resource", weight=1),
         number("quota"),
         number(
-            lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit,
+            lambda queue: "none" if queue.is_borrowing_unlimited else queue.borrowing_limit,
             "Borrow limit",
             weight=2,
         ),
@@ -124,7 +124,7 @@ def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Tab
         text("user"),
         share("norm_shares", "Granted", decimals=1),
         share("effective_usage", "Used", decimals=1),
-        figure(lambda one: None if one.fair_share is None else f"{one.fair_share:.3f}", "Factor"),
+        figure(lambda share: None if share.fair_share is None else f"{share.fair_share:.3f}", "Factor"),
         money("cost"),
         share("cost_share", "Share of cost", decimals=1),
     )
@@ -150,7 +150,7 @@ def _time(name: str, title: str, weight: int = 0) -> Shown:
     """A column for the seconds in `name`, in a suitable unit."""
     read = attrgetter(name)
 
-    def shown(row: Any) -> str | None:
+    def display(row: Any) -> str | None:
         seconds: float | None = read(row)
         if seconds is None:
             return None
@@ -158,4 +158,4 @@ def _time(name: str, title: str, weight: int = 0) -> Shown:
             return f"{seconds:.0f} s"
         return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
-    return figure(shown, title, weight=weight)
+    return figure(display, title, weight=weight)

@@ -149,10 +149,10 @@ def slurm(
     Needs attributed tables. Waits are by partition, QOS and account, each group's most expensive first.
     """
     sqlfiles.run(con, "filters")
-    asked = period.bounds | {"clusters": list(clusters)}
-    waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", asked)
+    parameters = period.bounds | {"clusters": list(clusters)}
+    waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", parameters)
     shares = answer_rows(
-        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": _SLURM_HALF_LIFE_MS}
+        con, "gpucost.questions.queue", "80_slurm_shares", parameters | {"half_life_ms": _SLURM_HALF_LIFE_MS}
     )
     return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
 

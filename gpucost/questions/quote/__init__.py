@@ -59,12 +59,12 @@ def quote(
             "the GPUs or the price are missing",
             "for example: gpucost quote p5.48xlarge --count 2 --hours 168",
         )
-    for one, other, is_twice in (
+    for option, other_option, is_twice in (
         ("--count", "--gpus", None not in (count, gpus)),
         ("--hours", "--days", None not in (hours, days)),
     ):
         if is_twice:
-            raise UsageError(f"{one} and {other} exclude each other", "leave out one of them")
+            raise UsageError(f"{option} and {other_option} exclude each other", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
     currency = settings.currency

@@ -146,8 +146,10 @@ def bundle_blocks(
     found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = advice and advice.narrowed(WorkloadSelection(teams=(team,)))
-        found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
+        team_advice = advice and advice.narrowed(WorkloadSelection(teams=(team,)))
+        found[team] = blocks(
+            config, period, workloads[team], bundle.waste.of("team", team), units, team_advice
+        )
     return found
 
 
@@ -163,11 +165,11 @@ def searched(workloads: Table) -> Block:
         replace(column, weight=_WEIGHTS.get(column.title, column.weight))
         for column in compress(workloads.columns, is_shown)
     ]
-    shown = [
+    displayed_lines = [
         replace(line, cells=tuple(compress(line.cells, is_shown)))
         for line in (*lines[:_MOST_WORKLOADS], *sums)
     ]
-    table = Table("All workloads", tuple(columns), tuple(shown), note)
+    table = Table("All workloads", tuple(columns), tuple(displayed_lines), note)
     return Block(table.title, table=table, is_searched=True)
 
 
@@ -189,13 +191,13 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
         for row in rows
     )
     part, whole = (sums.wasted_cost, sums.cost) if is_priced else (sums.wasted_gpu_hours, sums.gpu_hours)
-    wasted, of = (
-        figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours"
-        for one in (part, whole)
+    wasted, total = (
+        figure_text(value, "money", currency, 2) if is_priced else f"{value:,.1f} GPU-hours"
+        for value in (part, whole)
     )
-    kept = [row.kind.title for row in rows if not row.kind.is_waste]
-    but = f": every bar except {' and '.join(kept)}" if kept else ""
-    intro = f"Wasted: {wasted} of {of}, {percent(float(part) / float(whole))}{but}."
+    useful = [row.kind.title for row in rows if not row.kind.is_waste]
+    but = f": every bar except {' and '.join(useful)}" if useful else ""
+    intro = f"Wasted: {wasted} of {total}, {percent(float(part) / float(whole))}{but}."
     return Block(
         "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
     )

@@ -237,8 +237,8 @@ def document(view: UnitView, most: int | None = None) -> Document:
     """
     ask = view.ask
     runs = view.sections.get("runs")
-    is_listed = runs is None or len(runs) == 1
-    lists = view.sections | ({"rows": view.rows} if is_listed else {})
+    lists_runs = runs is None or len(runs) == 1
+    lists = view.sections | ({"rows": view.rows} if lists_runs else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = []
     for name, title in _SECTIONS.items():
@@ -247,7 +247,7 @@ def document(view: UnitView, most: int | None = None) -> Document:
             work = "Amount" if "unit" in columns else work_title(view)
             tables.append(unit_table(title, columns, lists[name], ask.config.tz, limits.get(name), work))
     notes = tuple(view.notes)
-    if view.rows and not is_listed:
+    if view.rows and not lists_runs:
         notes += ("--workload NAME, --format csv and --format json show each epoch",)
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.config.currency}
     names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
@@ -289,14 +289,18 @@ def unit_table(
 
     `names` are the columns; `work` is the title of the amounts.
     """
-    shown = rows[:most]
+    displayed_rows = rows[:most]
     columns = [
-        (_column(name, [row[name] for row in shown], work), partial(_local, name, tz))
+        (_column(name, [row[name] for row in displayed_rows], work), partial(_local, name, tz))
         for name in names
-        if any(row[name] is not None for row in shown)
+        if any(row[name] is not None for row in displayed_rows)
     ]
-    more = f"and {len(rows) - len(shown):,} more: --format json lists all" if len(rows) > len(shown) else None
-    return Table.of(title, shown, columns, note=more)
+    more = (
+        f"and {len(rows) - len(displayed_rows):,} more: --format json lists all"
+        if len(rows) > len(displayed_rows)
+        else None
+    )
+    return Table.of(title, displayed_rows, columns, note=more)
 
 
 def _title(name: str, work: str) -> str:
@@ -308,16 +312,16 @@ def _title(name: str, work: str) -> str:
 
 def _column(name: str, values: Sequence[Any], work: str = "Amount") -> Column:
     """The column of a value: money in cents, or four decimals for prices under one; counts without decimals."""
-    known = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     title = _TITLES.get(name) or _title(name, work)
     weight = next((weight for weight, names in _WEIGHTS.items() if name in names), 0)
-    if all(isinstance(value, str) for value in known):
+    if all(isinstance(value, str) for value in present):
         return Column(title, "text", weight=weight)
     if "cost" in name.split("_"):
         is_price = "per" in name.split("_") or name == "mean_cost"
-        small = is_price and any(abs(value) < 1 for value in known)
+        small = is_price and any(abs(value) < 1 for value in present)
         return Column(title, "price" if is_price else "money", 4 if small else 2, weight)
-    return Column(title, "hours", 0 if all(isinstance(value, int) for value in known) else 2, weight)
+    return Column(title, "hours", 0 if all(isinstance(value, int) for value in present) else 2, weight)
 
 
 def _totals(view: UnitView) -> Table:

@@ -185,16 +185,16 @@ ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
 
 
 def with_remainders(
-    con: DuckDBPyConnection, view: UnitView, lost: list[Any], known: Iterable[tuple[str, ...]] | None = None
+    con: DuckDBPyConnection, view: UnitView, lost: list[Any], places: Iterable[tuple[str, ...]] | None = None
 ) -> UnitView:
     """Add to the answer `lost`, the work without a cost, and the cost without work.
 
-    `known` are the places of the rows, if these name others.
+    `places` are the places of the rows, if these name others.
     """
-    known = {tuple(row[name] for name in PLACE) for row in view.rows} if known is None else known
+    places = {tuple(row[name] for name in PLACE) for row in view.rows} if places is None else places
     rest = [
         in_hours(row)
-        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(known)]}))
+        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(places)]}))
     ]
     unknown = total(rest)
     view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}

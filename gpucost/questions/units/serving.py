@@ -185,8 +185,8 @@ class _Measure:
         counts = {name: sum((day[name] or 0.0 for day in days), 0.0) for name in self.counts}
         parts: dict[str, Decimal | None] = {}
         for name in self.parts:
-            known = [day for day in days if day[name] is not None]
-            parts[name] = total(known, name) if known or name in _PARTS else None
+            measured = [day for day in days if day[name] is not None]
+            parts[name] = total(measured, name) if measured or name in _PARTS else None
         money = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
         prices = {
             name: per(
@@ -396,5 +396,5 @@ def _serving(
         for row in dicts(con.execute(_WITHOUT_COST))
         if row["unit"] in counted
     ]
-    known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
-    return with_remainders(con, view, lost, known)
+    places = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
+    return with_remainders(con, view, lost, places)

@@ -422,11 +422,11 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
         place = {name: run[name] for name in PLACE}
         # a run is its whole workload, unless each has pods of its own
         pods = {other["pods"] for other in runs_of[tuple(place.values())]}
-        whose = place | {"pods": run["pods"] if all(pods) and len(pods) > 1 else ""}
-        whose["depth"] = _depth(run["run_id"], parents)
+        claimant = place | {"pods": run["pods"] if all(pods) and len(pods) > 1 else ""}
+        claimant["depth"] = _depth(run["run_id"], parents)
         for part in run["parts"]:
             from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
-            rows.append(whose | {"claim_id": len(claims), "from_ms": from_ms, "to_ms": to_ms})
+            rows.append(claimant | {"claim_id": len(claims), "from_ms": from_ms, "to_ms": to_ms})
             claims.append((run, part))
     con.execute(_CLAIMS, {"claims": rows})
     run_stage(con, PACKAGE, "85_pieces")

@@ -158,10 +158,10 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     found = bought(con, config, ask)
     if found is None:
         return
-    known = known_to(con, ask.period, now)
-    view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
+    ends = known_to(con, ask.period, now)
+    view.notes += [notice.message for notice in notices(con, config, ask.period, now, ends)]
     if found:
-        view.sections["bought"] = [to_dict(one) for one in found]
+        view.sections["bought"] = [to_dict(model) for model in found]
         view.shown["bought"] = (
             "team",
             "model",
@@ -218,19 +218,19 @@ def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str
     Only sellers with purchases in the two months before the period's end.
     """
     end = min(period.end, now)
-    known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
-    return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
+    ends = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
+    return {seller: moment for seller, moment in ends.items() if end - moment < _ACTIVE}
 
 
 def notices(
-    con: DuckDBPyConnection, config: Config, period: Period, now: datetime, known: Mapping[str, datetime]
+    con: DuckDBPyConnection, config: Config, period: Period, now: datetime, ends: Mapping[str, datetime]
 ) -> list[Notice]:
     """Warnings: missing newest bills of sellers, repeated charges that differ, cost without a team.
 
-    `known` is from `known_to`.
+    `ends` is from `known_to`.
     """
     found = []
-    for seller, moment in known.items():
+    for seller, moment in ends.items():
         if min(period.end, now) - moment > _LATE:
             found.append(
                 Notice(
