@@ -39,7 +39,7 @@ def sync_tree(folder: Path) -> None:
         sync(path)
 
 
-def put(part: Path, place: Path) -> None:
+def move_into_place(part: Path, place: Path) -> None:
     """Move a new file into place, replacing any old one.
 
     After that, a power failure leaves it complete.
@@ -72,7 +72,7 @@ def workplace(parent: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(handle)
-    while (lock := _own(folder := Path(mkdtemp(prefix=_MARK, dir=parent)))) is None:
+    while (lock := _lock_new(folder := Path(mkdtemp(prefix=_MARK, dir=parent)))) is None:
         pass
     try:
         yield folder
@@ -91,7 +91,7 @@ def temporary() -> Iterator[Path]:
         yield folder
 
 
-def _own(folder: Path) -> int | None:
+def _lock_new(folder: Path) -> int | None:
     """Open and lock a new folder.
 
     Returns -1 if the file system has no locks, None if another run took the folder for a leftover.
@@ -143,7 +143,7 @@ def atomic_write(target: Path | None, mode: int = 0o666) -> Iterator[Path]:
                     shutil.copyfileobj(content, into)
             elif place:
                 part.chmod(place.stat().st_mode & 0o7777 if place.exists() else mode & ~_umask())
-                put(part, place)
+                move_into_place(part, place)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -51,7 +51,7 @@ def parameters_of(words: str) -> dict[str, Parameter]:
 def schema_of(words: str) -> dict[str, Any]:
     """The JSON Schema of a tool's input."""
     by_key = parameters_of(words)
-    fields = {key: _field(key, parameter) for key, parameter in by_key.items()}
+    fields = {key: _field(key, param) for key, param in by_key.items()}
     fields["max_rows"] = {
         "type": "integer",
         "minimum": 1,
@@ -59,21 +59,21 @@ def schema_of(words: str) -> dict[str, Any]:
         "default": 50,
         "description": "Maximum number of rows in each list.",
     }
-    required = [key for key, parameter in by_key.items() if parameter.is_required]
+    required = [key for key, param in by_key.items() if param.is_required]
     return {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
 
 
-def _field(key: str, parameter: Parameter) -> dict[str, Any]:
-    kind = _NUMBERS.get(parameter.kind, "string")
-    field: dict[str, Any] = {"type": kind} | ({"enum": list(parameter.choices)} if parameter.choices else {})
-    if parameter.is_repeated:
+def _field(key: str, param: Parameter) -> dict[str, Any]:
+    kind = _NUMBERS.get(param.kind, "string")
+    field: dict[str, Any] = {"type": kind} | ({"enum": list(param.choices)} if param.choices else {})
+    if param.is_repeated:
         field = {"type": "array", "items": field}
     how = (
-        f" ({parameter.option.metavar})"
-        if parameter.option.metavar and kind == "string" and not parameter.choices
+        f" ({param.option.metavar})"
+        if param.option.metavar and kind == "string" and not param.choices
         else ""
     )
-    return field | {"description": f"{parameter.option.help or key}{how}"}
+    return field | {"description": f"{param.option.help or key}{how}"}
 
 
 def use(name: str, explicit: dict[str, Any], config: str | None, store: str | None) -> dict[str, Any]:

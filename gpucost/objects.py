@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, unquote
 from gpucost import clouds
 from gpucost.errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
 from gpucost.http import excerpt
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.texts import conceal
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ _AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs St
 _AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
 
 
-@record
+@frozen_dataclass
 class Entry:
     """A file of a bucket or folder; its key is a path with slashes, its time in seconds since 1970.
 
@@ -129,7 +129,7 @@ class Bucket:
     create: str
     log_in: Callable[[], _Login]
 
-    def shown(self, key: str) -> str:
+    def label(self, key: str) -> str:
         """The address of an object, for people."""
         return f"{self.url}/{key}"
 
@@ -156,7 +156,7 @@ class Bucket:
 
         found, size = self._run(key, fetched)
         if size != found.size:
-            raise SourceError(f"{self.shown(key)} broke off after {size:,} of {found.size:,} bytes", _AGAIN)
+            raise SourceError(f"{self.label(key)} broke off after {size:,} of {found.size:,} bytes", _AGAIN)
         return found
 
     def put(self, key: str, source: Any) -> None:
@@ -205,7 +205,7 @@ class Bucket:
         FileNotFoundError is passed on. `work` runs in a thread of its own: obstore blocks signals, and Ctrl-C
         must end the wait.
         """
-        what, made = self.shown(key), Future[Any]()
+        what, made = self.label(key), Future[Any]()
         clouds.require(self.cloud.name, "obstore")
         from obstore.exceptions import BaseError
 

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from gpucost.errors import UsageError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 N = TypeVar("N", int, float, Decimal)
 
@@ -31,7 +31,7 @@ ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 
 
-@record
+@frozen_dataclass
 class Option:
     """An option of a command.
 
@@ -206,7 +206,7 @@ class Everywhere:
     profile: Annotated[bool, Option("Print the time of each SQL stage on stderr.", panel=EVERYWHERE)] = False
 
 
-@record
+@frozen_dataclass
 class Parameter:
     """An option or argument: parameter `name`, or that field of parameter `group`.
 

@@ -9,14 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR
 Span = tuple[int, int]  # [from, to) in milliseconds
 
 
-@record
+@frozen_dataclass
 class Period:
     """A half-open interval [start, end) of UTC instants."""
 
@@ -178,7 +178,7 @@ def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     return subtract(spans, subtract(spans, others))
 
 
-@record
+@frozen_dataclass
 class TimeBucket:
     """A part [from_ms, to_ms) of a period, named by its local month, day and hour.
 

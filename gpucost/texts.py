@@ -56,7 +56,7 @@ def visible(text: str) -> str:
     string, even if `text` is a subclass of str.
     """
     plain = str(text)
-    return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_shown, plain)
+    return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_escaped, plain)
 
 
 def one_line(text: str) -> str:
@@ -113,7 +113,7 @@ def readable_json(value: Any, **how: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, **how))
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 

@@ -11,7 +11,7 @@ from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, merge, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -259,25 +259,25 @@ _UNFINISHED = -1
 _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progress'"
 
 
-@record
-class Inputs:
+@frozen_dataclass
+class InputDigests:
     """Digests of all inputs except collected data.
 
-    `own` covers the inputs that no day's fingerprint shows.
+    `general` covers the inputs that no day's fingerprint shows.
     """
 
     all: str
-    own: str
+    general: str
 
 
-def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
+def is_current(con: DuckDBPyConnection, inputs: InputDigests, period: Period | None) -> bool:
     """Whether the result is made from `inputs` and all loads, and cut for `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
     newest = value(con, _NEWEST_LOAD)
     return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
-def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
+def begin(con: DuckDBPyConnection, inputs: InputDigests, period: Period | None, tz: ZoneInfo) -> bool:
     """Note that the result is being made from `inputs`.
 
     Returns whether every day has to be attributed again. Raises StoreError if `period` begins or ends within
@@ -295,8 +295,10 @@ def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: Zo
     con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
     stored = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
-    con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])
-    return stored != (inputs.own,)
+    con.execute(
+        "INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.general, _UNFINISHED]
+    )
+    return stored != (inputs.general,)
 
 
 def finish(con: DuckDBPyConnection) -> None:

@@ -91,16 +91,16 @@ def chargeback(
         share_unallocated=share_unallocated,
         focus_version=focus_version,
     )
-    with call.status() as tell:
-        tell("attributing every GPU-hour")
+    with call.status() as show_progress:
+        show_progress("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
-            bundle = read_bundle(settings, call.store, ask, folder, tell)
-            advice = read_findings(settings, call.store, ask.period, tell)
-            tell("writing the files")
+            bundle = read_bundle(settings, call.store, ask, folder, show_progress)
+            advice = read_findings(settings, call.store, ask.period, show_progress)
+            show_progress("writing the files")
             manifest = manifest_of(bundle, settings, previous)
             manifest = write(bundle, manifest, folder, bundle_blocks(settings, bundle, advice))
     _record(call, manifest, target)
-    _tell(call, manifest, target)
+    _print_result(call, manifest, target)
     if manifest["missing"]:
         # another run with --collect would not find the data either
         fix = (
@@ -191,8 +191,8 @@ def chargeback_verify(
     ask = ChargebackQuery(
         name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"]
     )
-    with call.status() as tell:
-        found = verify(call.settings, call.store, ask, target, manifest, tell)
+    with call.status() as show_progress:
+        found = verify(call.settings, call.store, ask, target, manifest, show_progress)
     call.write_rows(("check", "result", "detail"), found.rows)
     if found.error:
         raise found.error
@@ -236,7 +236,7 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     ]
 
 
-def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
+def _print_result(call: Call, manifest: dict[str, Any], target: Path) -> None:
     """Print the month's sums and the path of the index."""
     totals, currency = manifest["totals"], manifest["currency"]
     charged, free = (

@@ -20,10 +20,10 @@ from gpucost.cli.runs import (
     collect_metrics,
     collect_spot_prices,
     collector_bars,
-    months_asked,
     print_mlflow,
     print_progress,
     print_spot,
+    queried_months,
     run_bills,
 )
 from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
@@ -55,7 +55,7 @@ def collect_prometheus(call: SpanCall, source: SourcesOption = ()) -> None:
       gpucost collect prometheus --from 2026-10-01 --to 2026-11-01
       gpucost collect prometheus --source prod --from 2026-10-01T06:00Z
     """
-    collect_metrics(call, source, call.given_period)
+    collect_metrics(call, source, call.explicit_period)
 
 
 @command()
@@ -109,7 +109,7 @@ def _ask(call: Call, names: Sequence[str]) -> bool:
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
-    settings, store, period = call.settings, call.store, call.given_period
+    settings, store, period = call.settings, call.store, call.explicit_period
     servers = {server.source: server for server in settings.prometheus}
     all_names = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
     if not all_names:
@@ -324,7 +324,7 @@ def collect_gcp(
     if estimate:
         if not call.settings.gcp.billing_table:
             raise UsageError("gcp.billing_table is missing", "set gcp.billing_table in gpucost.toml")
-        for name in months_asked(month, call.now):
+        for name in queried_months(month, call.now):
             bigquery(call, name, max_gib).estimate()
         return
     run_bills(call, "gcp", paths, force=force, months=month, max_gib=max_gib)
@@ -402,7 +402,7 @@ def collect_slurm(
     from gpucost.collect.slurm.sacct import SacctFormat
 
     if not paths:
-        _ask_slurm(call, sacct, slurmrestd, cluster)
+        _wants_slurm(call, sacct, slurmrestd, cluster)
         return
     if sacct or slurmrestd:
         raise UsageError("files exclude --sacct and --slurmrestd", "leave out the options, or the files")
@@ -412,14 +412,14 @@ def collect_slurm(
         cluster,
         _zone(timezone),
     )
-    results, changed = import_files(call.store, paths, form, call.given_period, call.now)
+    results, changed = import_files(call.store, paths, form, call.explicit_period, call.now)
     for result in results:
         _print_slurm(call, result)
     if not changed:
         call.say("no new data")
 
 
-def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
+def _wants_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
     from gpucost.collect.slurm.collector import collect
 
     settings = call.settings.slurm
@@ -430,7 +430,7 @@ def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: s
     if cluster:
         settings = settings.model_copy(update={"cluster": cluster})
     with collector_bars(call) as progress:
-        result = collect(call.store, settings, call.given_period, call.tz, call.now, progress)
+        result = collect(call.store, settings, call.explicit_period, call.tz, call.now, progress)
     _print_slurm(call, result)
     if result.purged:
         call.note(

@@ -18,7 +18,7 @@ from gpucost.cli.output import (
     note,
     output_file,
     print_error,
-    put,
+    print_text,
     to_stdout,
     waiting,
     write_output,
@@ -86,7 +86,7 @@ class Terminal(Client):
         """Yield a function that shows the current step: in place on a terminal, as lines on stderr under -v."""
         if self.is_watched:
             waiting.start()
-            yield waiting.tell
+            yield waiting.show_progress
         else:
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
 
@@ -122,7 +122,7 @@ class Call(Request):
     def say(self, text: str) -> None:
         """Print the result of a command without an answer, unless -q is set."""
         if not self.quiet:
-            put(visible(text))
+            print_text(visible(text))
 
     def write(self, text: str) -> None:
         """Write the answer to -o or stdout. Raises GpucostError if writing fails."""
@@ -290,7 +290,7 @@ def _waiting(terminal: Terminal) -> Iterator[None]:
 
     waiting.start()
     try:
-        with engine.watched(waiting.tell):
+        with engine.watched(waiting.show_progress):
             yield
     finally:
         waiting.stop()

@@ -43,11 +43,11 @@ def lake_export(
     from gpucost.lake.files import open_files
 
     files = open_files(lake_url(call, url), call.settings)
-    with call.status() as tell:
-        done = export(call.settings, call.store, files, everything=everything, tell=tell)
+    with call.status() as show_progress:
+        done = export(call.settings, call.store, files, everything=everything, show_progress=show_progress)
     rows, written = sum(file.rows for file in done.files), bytes_text(sum(file.size for file in done.files))
     call.say(
-        f"{files.shown()}: {done.partitions:,} partitions written ({len(done.files):,} files, {rows:,} rows, {written}), "
+        f"{files.label()}: {done.partitions:,} partitions written ({len(done.files):,} files, {rows:,} rows, {written}), "
         f"{done.unchanged:,} as they were"
     )
 
@@ -77,8 +77,8 @@ def lake_attribute(
     address, settings = lake_url(call, url), call.settings.engine
     is_local = (engine or settings.name) == "local"
     opened = nullcontext() if is_local else spark.session(settings.spark_master, settings.spark_options)
-    with opened as session, call.status() as tell:
-        done = attribute(call.settings, address, session, tell)
+    with opened as session, call.status() as show_progress:
+        done = attribute(call.settings, address, session, show_progress)
     tasks = sum(done.done.values())
     call.say(
         f"{done.days:,} days attributed, {done.unchanged:,} as they were ({tasks:,} tasks, {done.rows:,} rows)"

@@ -28,7 +28,7 @@ from gpucost.periods import (
     subtract,
     to_ms,
 )
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import runs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 
 
-@record
+@frozen_dataclass
 class SourceFinding:
     """A fact about the data for the reader. `fix` is one setting or command, or None."""
 
@@ -50,7 +50,7 @@ class SourceFinding:
     fix: str | None = None
 
 
-@record
+@frozen_dataclass
 class FailedWindow:
     """A part of the period that could not be collected; `command` retries it."""
 
@@ -59,7 +59,7 @@ class FailedWindow:
     command: str
 
 
-@record
+@frozen_dataclass
 class MissingSpan:
     """Incomplete time of a cluster, and the reason."""
 
@@ -81,13 +81,13 @@ class CollectResult:
 
     `moment`: start of the run. `spans`: the requested time in milliseconds. `dropped`: rejected samples by
     metric and reason ('nan', 'sentinel' or 'out_of_range'). `gaps`: silences of over ten minutes in the
-    spans. `incomplete`: incomplete time of closed days that will not be queried again. `asked_again`: number
+    spans. `incomplete`: incomplete time of closed days that will not be queried again. `queried_again`: number
     of incomplete hours of earlier runs. `not_collected`: time before the server's oldest data. `resumed`:
     number of windows that an earlier, killed run committed.
     """
 
     source: str
-    asked: Period
+    requested: Period
     moment: datetime = field(default_factory=lambda: datetime.now(UTC))
     spans: list[tuple[int, int]] = field(default_factory=list)
     windows: int = 0
@@ -98,7 +98,7 @@ class CollectResult:
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     gaps: list[MissingSpan] = field(default_factory=list)
     incomplete: list[MissingSpan] = field(default_factory=list)
-    asked_again: int = 0
+    queried_again: int = 0
     not_collected: Period | None = None
     failed_windows: list[FailedWindow] = field(default_factory=list)
     findings: list[SourceFinding] = field(default_factory=list)
@@ -118,7 +118,7 @@ class CollectResult:
             self.metrics[metric] = self.metrics[metric] + seen if metric in self.metrics else seen
 
 
-@record
+@frozen_dataclass
 class ProgressState:
     """Progress of a run: milliseconds done and in total, samples so far, and the current step."""
 
@@ -267,7 +267,7 @@ class Collector(ABC, Generic[Batch]):
             return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
         so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
         return default_spans(
-            month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far
+            month_start_ms(moment, tz), to_ms(moment), runs.requested(con, self.kind, self.source), so_far
         )
 
     def _in_parts(

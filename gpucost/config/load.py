@@ -51,7 +51,7 @@ class Settings:
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[Key, tuple[int, str]] = field(default_factory=dict)
 
-    def put(self, key: Key, value: Any, origin: str, base: Path) -> None:
+    def set(self, key: Key, value: Any, origin: str, base: Path) -> None:
         """Set `key` from `origin`; relative paths start at `base`."""
         table: Any = self.values
         for part in key[:-1]:
@@ -194,7 +194,7 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         key = ("prometheus", 0, *key[1:])
     try:
         value = json.loads(text) if text.startswith(("[", "{")) else text
-        settings.put(key, value, f"variable {name}", cwd)
+        settings.set(key, value, f"variable {name}", cwd)
     except ValueError as error:
         raise ConfigError(
             f"variable {name} is not valid JSON: {error}", 'write lists as ["a", "b"]'
@@ -364,9 +364,9 @@ def load_config(
         store_settings := settings.values.setdefault("store", {}), dict
     ):  # otherwise invalid, and the model reports it
         if store is not None:
-            settings.put(_STORE, str(store), "option --store", cwd)
+            settings.set(_STORE, str(store), "option --store", cwd)
         elif "path" not in store_settings:
-            settings.put(_STORE, str(StoreSettings.model_fields["path"].default), "default", settings.base)
+            settings.set(_STORE, str(StoreSettings.model_fields["path"].default), "default", settings.base)
     try:
         config = Config.model_validate(settings.values)
     except ValidationError as error:
@@ -391,16 +391,14 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
             for set_key, place in config._origins.items()
             if f"{key}.".startswith((f"{set_key}.", f"{set_key}["))
         )
-        display = (
-            "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_shown(key, value))
-        )
-        rows.append((key, display, next(places, "default")))
+        text = "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_visible(key, value))
+        rows.append((key, text, next(places, "default")))
     return rows
 
 
-def _shown(key: str, value: Any) -> Any:
+def _visible(key: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_shown(key, item) for item in value]
+        return [_visible(key, item) for item in value]
     return shown_url(value) if isinstance(value, str) and ("://" in value or key.endswith("url")) else value
 
 

@@ -23,7 +23,7 @@ from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, Tables, partition
 from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.sqlfiles import value
 
@@ -40,8 +40,8 @@ STEPS_VERSION = 2
 NEIGHBOR_MS = 5 * MS_PER_HOUR
 
 
-@record
-class Step:
+@frozen_dataclass
+class LakeStep:
     """A step: one task `per` cluster or lake runs `stages`, which read and write these tables of the lake."""
 
     per: str
@@ -60,7 +60,7 @@ _HOLDINGS = _tables(
     "allocations absences allocation_devices told_activity allocation_teams allocation_hosts node_hosts node_devices",
 )
 STEPS = {
-    "inventory": Step(
+    "inventory": LakeStep(
         "cluster",
         "inventory/*.sql, attribute/days/17_absences.sql, attribute/basis/40_request_gaps.sql",
         _tables(
@@ -75,7 +75,7 @@ STEPS = {
             "allocation_teams told_activity absences request_gaps",
         ),
     ),
-    "price": Step(
+    "price": LakeStep(
         "lake",
         "price/bill/*.sql, price/*.sql, attribute/basis/*.sql, attribute/days/15_unseen_time.sql",
         _tables("raw", "loads bills bill_rows list_prices component_prices instance_types spot_prices")
@@ -89,14 +89,14 @@ STEPS = {
             "amortized_discounts unseen_time basis_spans",
         ),
     ),
-    "days": Step("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS), ()),
-    "attribute": Step(
+    "days": LakeStep("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS), ()),
+    "attribute": LakeStep(
         "cluster, days",
         "attribute/*.sql",
         ("raw/blocks", *_PRICES, *_HOLDINGS),
         _tables("attribute", "cost_runs node_runs activity_hours cost_daily node_daily"),
     ),
-    "warnings": Step(
+    "warnings": LakeStep(
         "lake",
         "attribute/days/30_warnings.sql",
         (

@@ -14,7 +14,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
@@ -94,7 +94,7 @@ def _difference(more: int, less: int) -> str | None:
     return next((f"names {words}" for bit, words in _FIELDS if (more ^ less) & bit), None)
 
 
-@record
+@frozen_dataclass
 class PricedNode:
     """A node's life and the facts that determine its price."""
 
@@ -112,7 +112,7 @@ class PricedNode:
     gpu_count: float
 
 
-@record
+@frozen_dataclass
 class PriceCandidate:
     """A price that fits a node at a moment, per hour of the whole node, before rates and discounts."""
 
@@ -127,7 +127,7 @@ class PriceCandidate:
     why: str
 
 
-@record
+@frozen_dataclass
 class Step:
     """One change of the winner's price, and the price after it.
 
@@ -140,7 +140,7 @@ class Step:
     price_per_hour: Decimal
 
 
-@record
+@frozen_dataclass
 class NodeExplained(Shape):
     """The answer of `gpucost explain node`: the winner's price, and all matching prices."""
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import FileRow, Kind, bare_date, currency_code, exact_number
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ class RateRow(FileRow, frozen=True):
 RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 
-@record
+@frozen_dataclass
 class FxRates:
     """Rates into one currency, as (day, rate) steps by currency.
 

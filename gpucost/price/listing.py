@@ -19,7 +19,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates, rates
 from gpucost.price.list_prices import load_price_list
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -48,7 +48,7 @@ Meaning = dict[str, list[str]]
 _ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
 
 
-@record
+@frozen_dataclass
 class ListedPrice:
     """One list price of an instance, as in JSON and CSV.
 
@@ -85,7 +85,7 @@ class ListedPrice:
     status: str  # 'current', 'superseded' by a newer one, or 'upcoming'
 
 
-@record
+@frozen_dataclass
 class PricesAnswer(Shape):
     """The answer of `gpucost prices`.
 
@@ -102,7 +102,7 @@ class PricesAnswer(Shape):
     not_sold_on_demand: tuple[str, ...] | None = None
 
 
-@record
+@frozen_dataclass
 class Listing(PricesAnswer):
     """The prices of one GPU or instance type.
 
@@ -133,7 +133,7 @@ class Listing(PricesAnswer):
         return sorted({row.currency for row in self.rows} - {self.currency})
 
 
-@record
+@frozen_dataclass
 class PriceQuery:
     """The selection and its context. Empty tuples mean any; regions may hold * and ?.
 

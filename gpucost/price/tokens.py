@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.catalog import facts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.suggest import did_you_mean
 
 # The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
@@ -50,7 +50,7 @@ _RELEASE = re.compile(
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 
 
-@record
+@frozen_dataclass
 class TokenPrice:
     """Prices of a million tokens of a model at a seller, in `currency`, as of a day.
 
@@ -67,7 +67,7 @@ class TokenPrice:
     source: str
 
 
-@record
+@frozen_dataclass
 class TokenPricesAnswer:
     """The answer of `gpucost prices tokens`.
 

@@ -38,10 +38,10 @@ from gpucost.questions.report.build import build_each, workload_tables
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
 from gpucost.questions.units.query import UnitQuery, UnitView
-from gpucost.questions.units.reading import known
+from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import Waste
 from gpucost.questions.waste.anatomy import build as dissect
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
+ShowProgress = Callable[[str], None]
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
 
 
@@ -155,19 +156,19 @@ def read_bundle(
     store: Store,
     ask: ChargebackQuery,
     folder: Path,
-    tell: Callable[[str], None] = lambda _: None,
+    show_progress: ShowProgress = lambda _: None,
 ) -> Bundle:
     """The bundle of a month; its FOCUS files are written to `folder`.
 
     Raises IncompleteError for a past month without data, GpucostError for any other.
     """
     return read_attributed(
-        config, store, lambda con: _build(con, config, ask, folder, tell), ask.period, folder
+        config, store, lambda con: _build(con, config, ask, folder, show_progress), ask.period, folder
     )
 
 
 def _build(
-    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None]
+    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, show_progress: ShowProgress
 ) -> Bundle:
     price.load_fx_rates(con, config)
     query = Query(
@@ -184,14 +185,14 @@ def _build(
     except GpucostError as error:
         raise (IncompleteError if ask.is_over else GpucostError)(error.message, _COLLECT) from None
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
-    tell(f"{len(names)} teams")
+    show_progress(f"{len(names)} teams")
     teams = build_each(con, config, replace(query, teams=tuple(names)))
     ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
-    tell("workloads, waste and unit costs")
+    show_progress("workloads, waste and unit costs")
     workloads = workload_tables(con, config, query, names)
     waste = dissect(con, config, query, ("team",), top=0)
-    units = known(con, UnitQuery(config, ask.period, ask.period_name))
-    tell("the FOCUS file")
+    units = unit_views(con, UnitQuery(config, ask.period, ask.period_name))
+    show_progress("the FOCUS file")
     totals = focus.prepare(con, config, ask.month, ask.focus_version)
     for kind in ("csv", "parquet"):
         focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
@@ -334,7 +335,7 @@ def _is_safe(team: str) -> bool:
     return re.fullmatch(rf"[a-z0-9][a-z0-9_-]{{0,{_LONGEST - 1}}}", team) is not None
 
 
-@record
+@frozen_dataclass
 class TeamCharge(Shape):
     """The charge of a team: its cost, its shares and its bought tokens. `file` is the name of its files, without
     suffix.
@@ -354,7 +355,7 @@ class TeamCharge(Shape):
     api_cost: Decimal | None = None
 
 
-@record
+@frozen_dataclass
 class ChargeTotals(Shape):
     """The charges of all teams, and the node cost, None if unknown. `api_cost` is None without bought tokens."""
 
@@ -373,7 +374,7 @@ class ChargeTotals(Shape):
     api_cost: Decimal | None = None
 
 
-@record
+@frozen_dataclass
 class Account:
     """A summary of the reconciliation."""
 
@@ -388,7 +389,7 @@ class Account:
     statements: tuple[Statement, ...]
 
 
-@record
+@frozen_dataclass
 class InvoiceLine:
     """A line: `charged`, its parts that are not on the bill, or a class of the bill's rows; docs/chargeback.md."""
 
@@ -397,7 +398,7 @@ class InvoiceLine:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class InvoiceBridge:
     """The steps from the charge to the invoice: `lines` and `difference` add up to `billed_cost`."""
 
@@ -408,7 +409,7 @@ class InvoiceBridge:
     lines: list[InvoiceLine]
 
 
-@record
+@frozen_dataclass
 class FigureChange:
     """A figure in the previous bundle and in this one."""
 
@@ -417,7 +418,7 @@ class FigureChange:
     adjustment: float
 
 
-@record
+@frozen_dataclass
 class TeamChange:
     """The previous and the current charge of a team."""
 
@@ -427,7 +428,7 @@ class TeamChange:
     adjustment: float
 
 
-@record
+@frozen_dataclass
 class Replaced:
     """The differences from the previous bundle; `reasons` are the changed inputs."""
 
@@ -437,7 +438,7 @@ class Replaced:
     totals: dict[str, FigureChange]
 
 
-@record
+@frozen_dataclass
 class File:
     """A file of the bundle."""
 
@@ -446,7 +447,7 @@ class File:
     sha256: str
 
 
-@record
+@frozen_dataclass
 class Index(Shape):
     """A bundle's index.json. `reasons`: why the figures are an estimate; `missing`: missing data of a closed month.
 
@@ -660,17 +661,17 @@ def write(
         _report(folder / file, _stated(bundle.teams[team], bundle), ledger, blocks[team])
         pages[team] = f"{file}.html"
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
-    _put(folder / "ledger.csv", bundle.ledger.csv())
+    _write_text(folder / "ledger.csv", bundle.ledger.csv())
     bundle.ledger.save_parquet(folder / "ledger.parquet")
-    _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
-    _put(
+    _write_text(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
+    _write_text(
         folder / "index.html",
         to_html(
             manifest, bundle.overview.coverage, [block for block in blocks[None] if not block.is_searched]
         ),
     )
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-    _put(folder / FILE, json_text(manifest))
+    _write_text(folder / FILE, json_text(manifest))
     return manifest
 
 
@@ -691,13 +692,13 @@ def _report(
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    _put(stem.with_name(f"{stem.name}.md"), view.page())
-    _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
-    _put(stem.with_name(f"{stem.name}.json"), view.json())
-    _put(stem.with_name(f"{stem.name}.csv"), lines.csv())
+    _write_text(stem.with_name(f"{stem.name}.md"), view.page())
+    _write_text(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
+    _write_text(stem.with_name(f"{stem.name}.json"), view.json())
+    _write_text(stem.with_name(f"{stem.name}.csv"), lines.csv())
 
 
-def _put(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     # names from a cluster can contain halves of surrogate pairs, which are invalid in a file
     path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
 

@@ -10,7 +10,7 @@ from gpucost.catalog import catalog_digest
 from gpucost.engine import answer_rows
 from gpucost.price.book import book_digest
 from gpucost.price.fx import fx_digest
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ _SECTIONS = (
 _FILES = {"book", "fx_rates"}
 
 
-@record
+@frozen_dataclass
 class SealedInput:
     """The store's data from one source."""
 
@@ -38,7 +38,7 @@ class SealedInput:
     checksum: str
 
 
-@record
+@frozen_dataclass
 class Seal:
     """Digests of all inputs of a month's figures, and of the figures.
 

@@ -17,6 +17,7 @@ from gpucost.publish.chargeback import (
     FILE,
     ChargebackQuery,
     File,
+    ShowProgress,
     figures_digest,
     manifest_of,
     read_bundle,
@@ -24,22 +25,19 @@ from gpucost.publish.chargeback import (
 )
 from gpucost.questions.findings import read_findings
 from gpucost.questions.report.page import bundle_blocks
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import log
 from gpucost.store.table_files import csv_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
-    Say = Callable[[str], None]
 
-
-@record
+@frozen_dataclass
 class Verification:
     """A sealed bundle compared with the figures now.
 
@@ -88,14 +86,19 @@ class Verification:
 
 
 def verify(
-    config: Config, store: Store, ask: ChargebackQuery, target: Path, manifest: dict[str, Any], tell: Say
+    config: Config,
+    store: Store,
+    ask: ChargebackQuery,
+    target: Path,
+    manifest: dict[str, Any],
+    show_progress: ShowProgress,
 ) -> Verification:
     """Make the figures of the sealed bundle in `target` again, in a temporary folder, and compare them."""
     digest = digest_of(target)
     files = altered(target, manifest)
     with disk.temporary() as folder:
-        tell("making the figures again")
-        bundle = read_bundle(config, store, ask, folder, tell)
+        show_progress("making the figures again")
+        bundle = read_bundle(config, store, ask, folder, show_progress)
         now = manifest_of(bundle, config, None)
         with store.read() as con:
             seal_times: dict[str, datetime] = dict(log.seals(con, ask.month))
@@ -103,7 +106,7 @@ def verify(
         detail = f"sealed {iso(seal_times[digest])}" if is_listed else "not in the log"
         # the log of a store restored from a copy lacks seals: prove every byte
         if not is_listed and not files:
-            blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, tell))
+            blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, show_progress))
             stated = {
                 name: manifest[name] for name in (("replaces",) if seal_times else ("replaces", "seal"))
             }

@@ -204,7 +204,7 @@ class TableFit:
             title = cell_len(titles[index])
             self._short[index] = max(title, min(_SHORT_WORD, word), min(_NARROWEST_TEXT, self.natural[index]))
 
-    def shown(self, room: int) -> list[int]:
+    def visible_columns(self, room: int) -> list[int]:
         """The columns that fit."""
         found = [index for index, column in enumerate(self.columns) if not column.weight]
         for index, column in sorted(enumerate(self.columns), key=lambda pair: pair[1].weight):

@@ -13,7 +13,7 @@ from rich.table import Column as GridColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import (
     cell,
     coverage_lines,
@@ -57,7 +57,7 @@ def render(page: Page, width: int | None, *, color: bool) -> str:
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
-@record
+@frozen_dataclass
 class _Terminal:
     """`prose` is the width of sentences."""
 
@@ -109,7 +109,7 @@ class _Terminal:
         ]
         fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
-        visible = fit.shown(room)
+        visible = fit.visible_columns(room)
         widths = fit.widths(visible, room)
         grid = _grid(show_header=True)
         for index in visible:

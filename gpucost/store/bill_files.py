@@ -29,7 +29,7 @@ from duckdb import (
 
 from gpucost import inputs
 from gpucost.errors import DataError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.connection import OFFLINE, confine
 
@@ -46,7 +46,7 @@ _LINE = re.compile(r"on Line: (\d+)")
 _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 
 
-@record
+@frozen_dataclass
 class RawFile:
     """A file on disk, read as text: its name for the user, and its required columns.
 
@@ -72,7 +72,7 @@ class RawFile:
     has_marks: bool = False
 
 
-@record
+@frozen_dataclass
 class Staged:
     """A file that can be read as text columns, and its name for the user.
 

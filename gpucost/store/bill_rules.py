@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.engine import dicts
 from gpucost.errors import DataError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ Verdict = Literal[
 ]
 
 
-@record
+@frozen_dataclass
 class Telling:
     """One version of a bill.
 
@@ -66,7 +66,7 @@ class Telling:
     is_read_again: bool = False
 
 
-@record
+@frozen_dataclass
 class TwiceBilled:
     """Money that two sides of a comparison both bill.
 
@@ -144,7 +144,7 @@ def compare(con: DuckDBPyConnection, sides: str, params: dict[str, Any] | None =
     con.execute(_ROWS)
 
 
-def told_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
+def side_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
     """Pairs of sides with one provider and billing period, the later batch first.
 
     The third value is the number of common charges.
@@ -270,7 +270,7 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
     if len(set(file_of.values())) < 2:
         return {}
     winners: dict[int, set[str]] = defaultdict(set)
-    for a, b, common in told_pairs(con):
+    for a, b, common in side_pairs(con):
         verdicts = verdict(a, b, common), verdict(b, a, common)
         if "beside" in verdicts:
             continue

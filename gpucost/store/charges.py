@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.bill_rules import (
     NEW_AND_OLD,
@@ -21,7 +21,7 @@ from gpucost.store.bill_rules import (
     billed_twice,
     compare,
     is_torn,
-    told_pairs,
+    side_pairs,
     verdict,
 )
 
@@ -42,7 +42,7 @@ KEPT: dict[Verdict, str] = {
 }
 
 
-@record
+@frozen_dataclass
 class BillFiles:
     """The format and digest of a load's files.
 
@@ -94,7 +94,7 @@ def loaded_digest(con: DuckDBPyConnection, source: str, billing_period: str) -> 
     return digest
 
 
-@record
+@frozen_dataclass
 class BillLoad:
     """Loose files whose bills are all in the store, unchanged since they were loaded."""
 
@@ -264,7 +264,7 @@ def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -
     parts: set[tuple[int, int]] = set()
     compare(con, NEW_AND_OLD, _load_of(files))
     existing = dict(con.execute("SELECT side, source FROM told_sides WHERE batch = 0").fetchall())
-    for arriving, old, common in told_pairs(con) if existing else []:
+    for arriving, old, common in side_pairs(con) if existing else []:
         result = results[arriving.side]
         same_period.add(old.side)
         decision = verdict(arriving, old, common, force=force)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class InstanceType(NamedTuple):
     source: str
 
 
-@record
+@frozen_dataclass
 class ProviderPrices:
     """One provider's answer for `regions`; it must not contain facts of other regions."""
 
@@ -171,7 +171,7 @@ class SpotPrice(NamedTuple):
     currency: str = "USD"
 
 
-@record
+@frozen_dataclass
 class SpotLoad:
     """The result of a batch: `new` facts, `corrected` prices, and rows without news."""
 
@@ -180,7 +180,7 @@ class SpotLoad:
     corrected: int
 
     @property
-    def known(self) -> int:
+    def old(self) -> int:
         """Rows that were already in the store or in the batch."""
         return self.rows - self.new - self.corrected
 
@@ -197,7 +197,7 @@ class EvictionRate(NamedTuple):
     band_low_percent: int
 
 
-@record
+@frozen_dataclass
 class SpotAnswer:
     """A cloud's spot prices and eviction rates."""
 

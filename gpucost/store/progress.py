@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.metrics import begins, hash64
 
@@ -102,7 +102,7 @@ class ProgressRun(NamedTuple):
     metrics: Mapping[str, float]
 
 
-@record
+@frozen_dataclass
 class ProgressLoad:
     """The result of a batch: values read, rows stored, new series, and values that are not numbers."""
 

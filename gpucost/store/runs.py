@@ -135,7 +135,7 @@ def loaded(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     ).fetchall()
 
 
-def asked(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
+def requested(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All spans of a source that runs began to collect."""
     return con.execute(
         "SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check(con: DuckDBPyConnection, path: Path) -> bool:
             "name another file with --store or store = … in gpucost.toml",
         )
     if version and not is_trusted(path):
-        if objects_digest(con) != _known_digests().get(version):
+        if objects_digest(con) != _schema_digests().get(version):
             _refuse_others(con, path, version)
         trust(path)
     return version == latest_version()
@@ -198,7 +198,7 @@ def objects_digest(con: DuckDBPyConnection) -> str:
 
 
 @cache
-def _known_digests() -> dict[int, str]:
+def _schema_digests() -> dict[int, str]:
     """The digest of each version, as computed by this project's tests."""
     lines = (files("gpucost.store") / "migrations" / "objects.txt").read_text("utf-8").splitlines()
     return {int(version): digest for version, digest in (line.split() for line in lines)}
@@ -277,13 +277,13 @@ def deleted_by_upgrade(con: DuckDBPyConnection) -> str:
     return ", ".join(f"{count:,} of {table}" for table, count in con.execute(_DELETED).fetchall() if count)
 
 
-@record
+@frozen_dataclass
 class TableInfo:
     name: str
     rows: int
 
 
-@record
+@frozen_dataclass
 class SourceInfo:
     """One source's loads: their number, the period they span (with possible gaps), and rows."""
 
@@ -297,7 +297,7 @@ class SourceInfo:
     last_loaded_at: datetime
 
 
-@record
+@frozen_dataclass
 class DroppedInfo:
     """Impossible samples of a metric that were left out.
 
@@ -310,7 +310,7 @@ class DroppedInfo:
     samples: int
 
 
-@record
+@frozen_dataclass
 class StoreInfo:
     """The store's contents.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, within
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-@record
+@frozen_dataclass
 class UsageRows:
     """Rows with the columns of the statements below.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif.fleet import Costs, Price, Usage
 
 _LINES_SHOWN = 20
@@ -18,7 +18,7 @@ Line = tuple[Value, ...]
 Texts = tuple[str, ...]
 
 
-@record
+@frozen_dataclass
 class Position:
     """A cost over the period, and the GPU-hours and node-hours that are paid."""
 
@@ -51,7 +51,7 @@ def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
     return Position(cost * times, usage.currency, gpu_hours * times, node_hours * times)
 
 
-@record
+@frozen_dataclass
 class Assumption:
     """A number behind the answer: its unit, its source (an option, the catalog, a measurement) and date."""
 
@@ -94,7 +94,7 @@ def stated(options: Any, *names: str) -> list[Assumption]:
     ]
 
 
-@record
+@frozen_dataclass
 class Range:
     """The low and high value of a figure, and their meaning: `5 % to 95 % of 120 start times`."""
 
@@ -105,7 +105,7 @@ class Range:
     meaning: str
 
 
-@record
+@frozen_dataclass
 class Rows:
     """A table of an answer: named columns, plain values."""
 
@@ -133,7 +133,7 @@ class Rows:
         )
 
 
-@record
+@frozen_dataclass
 class Answer:
     """`figures` are further named numbers for JSON, units in their names; `findings` are sentences for people."""
 

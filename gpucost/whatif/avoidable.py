@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.curve import Curve, counted
 from gpucost.whatif.flags import kept, to_decimal, total
 
@@ -82,7 +82,7 @@ class Held(NamedTuple):
         return self._replace(node=at_cash(self.node)).cost
 
 
-@record
+@frozen_dataclass
 class Cover:
     """Instances of one type in a region by hour, covered by commitments of a bill and uncovered.
 
@@ -120,7 +120,7 @@ class Cover:
         return kept(to_decimal(on_demand) * self.on_demand + to_decimal(given_up) * self.returned)
 
 
-@record
+@frozen_dataclass
 class Commitments:
     """The instances that commitments of the bill cover in [start_ms, end_ms), by provider, region and instance type."""
 

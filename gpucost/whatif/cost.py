@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Position
 from gpucost.whatif.curve import Curve
 from gpucost.whatif.flags import kept, total
@@ -94,7 +94,7 @@ def _billed_gpu_ms(node: Node, pods: Sequence[Pod], start: int, end: int) -> lis
     return billed
 
 
-@record
+@frozen_dataclass
 class CostBlock:
     """`node_hours` of paid nodes with `gpus` GPUs each, at one price per node-hour."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
 from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key
 from gpucost.whatif.curve import Curve, Evidence, counted
@@ -31,7 +31,7 @@ _LASTS = 62 * _DAY
 NO_KEY: Key = ("", "", "")
 
 
-@record
+@frozen_dataclass
 class Commitment:
     """A commitment in the period: the instance-hours that it covers, and the cost of its unused part."""
 
@@ -42,7 +42,7 @@ class Commitment:
     currency: str
 
 
-@record
+@frozen_dataclass
 class Covered:
     """Instances of a type that commitments cover, and uncovered instances, hour by hour.
 
@@ -57,7 +57,7 @@ class Covered:
     plan_hours: float = 0.0
 
 
-@record
+@frozen_dataclass
 class OtherUse:
     """Other on-demand instances of the only payer of a provider; a unit costs 1 an hour under a savings plan."""
 
@@ -65,7 +65,7 @@ class OtherUse:
     curve: Curve
 
 
-@record
+@frozen_dataclass
 class Existing:
     """Commitments of the bill by the instances that they cover, and the payer's other usage by provider.
 

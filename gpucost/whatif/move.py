@@ -11,7 +11,7 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, OptionGroup
 from gpucost.price.listing import ListedPrice, source_of
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, priced, stated
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
@@ -24,7 +24,7 @@ _CENT = Decimal("0.01")
 _WORTH_PERCENT = 70
 
 
-@record
+@frozen_dataclass
 class Work:
     """Work of one GPU model in one place; `starts` wait for their data and instance on nodes with `gpus` GPUs.
 
@@ -52,7 +52,7 @@ def spot_price(row: ListedPrice, gpus: float) -> Price:
     return Price((row.price_per_gpu_hour or row.price_per_hour) * to_decimal(gpus), *source_of(row))
 
 
-@record
+@frozen_dataclass
 class Moving(OptionGroup):
     """The cost of moving: the egress of all work together, and `wait_minutes` of each start on a paid node."""
 
@@ -87,7 +87,7 @@ class Moving(OptionGroup):
             raise UsageError("--egress-price-per-gb is missing", "the price that the cloud charges for a GB")
 
 
-@record
+@frozen_dataclass
 class _There:
     """Work in a place: its nodes, their position with moved data, and whether it is worth it."""
 
@@ -98,7 +98,7 @@ class _There:
     is_worth_it: str
 
 
-@record
+@frozen_dataclass
 class _Case:
     """Work in all places, cheapest first, old prices last; its most worthwhile cost, and the best place."""
 
@@ -262,7 +262,7 @@ def _kind(node: Node) -> Kind:
     return node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought
 
 
-@record
+@frozen_dataclass
 class Transfer(OptionGroup):
     """Starts, the data of each start, and the prices of moving and keeping it."""
 

@@ -14,7 +14,7 @@ from gpucost.config.model import Config
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Texts, stated, today_of
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import base_and_rest, fleet_costs, position
@@ -252,7 +252,7 @@ def read_plan(path: Path) -> Plan:
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
-@record
+@frozen_dataclass
 class Context:
     """Usage of the stored groups, their period, and evidence for commitments and interruptions.
 

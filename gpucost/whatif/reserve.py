@@ -11,7 +11,7 @@ from operator import add
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
 from gpucost.whatif.avoidable import Key, is_own_machine
 from gpucost.whatif.covered import Existing
@@ -62,7 +62,7 @@ ON_DEMAND = Terms("on_demand", 0, "")
 Offers = Mapping[Terms, Price]
 
 
-@record
+@frozen_dataclass
 class ReservedUse:
     """Instances of a type in use without a commitment, their on-demand price, and the commitments on offer."""
 
@@ -83,7 +83,7 @@ class ReservedUse:
         return self.price(terms) / self.on_demand.per_node_hour
 
 
-@record
+@frozen_dataclass
 class Demand:
     """Usage that may be committed, existing commitments, the days of data, and the cost of all usage today."""
 
@@ -161,7 +161,7 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
     return Price(kept(amount / sum(time for _, time in steps)), ", ".join(sources), as_of)
 
 
-@record
+@frozen_dataclass
 class Pool:
     """`level` nodes of `use` paid around the clock under `terms`, or the same money of a plan; the rest is paid on demand.
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
 from gpucost.whatif.avoidable import why_not
@@ -65,7 +65,7 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     return tuple(intersect(spans, [(period.start_ms, period.end_ms)]))
 
 
-@record
+@frozen_dataclass
 class Rules(OptionGroup):
     """When GPUs are released and nodes removed. None switches a rule off.
 
@@ -119,7 +119,7 @@ class Rules(OptionGroup):
         return spans
 
 
-@record
+@frozen_dataclass
 class Piece:
     """A span in which a pod holds its GPUs."""
 
@@ -404,7 +404,7 @@ def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Row
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are affected.")
 
 
-@record
+@frozen_dataclass
 class DescribedNodes(OptionGroup):
     """Equal nodes that are always on, and the hours that they are needed."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
 from gpucost.whatif.avoidable import NOTHING, Held
@@ -90,7 +90,7 @@ def fits_slices(model: GpuModel, items: Collection[PackedPod]) -> bool:
     )
 
 
-@record
+@frozen_dataclass
 class Margins(OptionGroup):
     """Percentages: `margin` is added to measured values, `headroom` of the GPU stays free."""
 
@@ -108,7 +108,7 @@ class Margins(OptionGroup):
         return 1 - self.headroom_percent / 100
 
 
-@record
+@frozen_dataclass
 class Sizing(Margins):
     """How pods share GPUs. `ways`: pods on one GPU at most."""
 

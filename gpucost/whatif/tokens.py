@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
 from gpucost.whatif.cost import CostBlock, position
@@ -23,7 +23,7 @@ _MILLION, _SECONDS = 1_000_000, 3600
 _SLACK = 1e-9  # the rounding of a sum of tokens adds no replica
 
 
-@record
+@frozen_dataclass
 class Tokens:
     """Tokens of some hours."""
 
@@ -41,7 +41,7 @@ class Tokens:
         return DEFAULT_PROMPT_WEIGHT * self.prompts + self.generations
 
 
-@record
+@frozen_dataclass
 class DescribedTokens(OptionGroup):
     """Tokens that options describe."""
 
@@ -59,14 +59,14 @@ class DescribedTokens(OptionGroup):
         return Tokens(prompts * DAYS, generations * DAYS, 24 * DAYS)
 
 
-@record
+@frozen_dataclass
 class OwnNodes(PricedNodes):
     """Own GPUs and their price."""
 
     gpus: flags.Gpus | None = None
 
 
-@record
+@frozen_dataclass
 class Replicas(OptionGroup):
     """The replicas that serve a model on own GPUs."""
 
@@ -103,7 +103,7 @@ class Replicas(OptionGroup):
     ] = 1
 
 
-@record
+@frozen_dataclass
 class Purchase:
     """Tokens and their cost at an API."""
 

@@ -85,7 +85,7 @@ def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
         assert set(seen.query("SELECT DISTINCT cluster FROM nodes")[1]) == {(ODD,), (HIVE,)}
         assert samples(seen) == samples(store) + samples(other)
     # without the manifest of one, the figures are those of the other's store
-    lake.files.delete([lake.of(HIVE)[0].place])
+    lake.files.delete([lake.manifests_of(HIVE)[0].place])
     assert attribute(config, place.url).days == 0
     assert attribute(config, place.url).done["attribute"] == 0
     pipeline.attribute(config, store)

@@ -133,7 +133,7 @@ def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: st
             return "analyst\n"
 
     told = Told("sacct")
-    assert told.cluster() == "hpc" and told.kept() == timedelta(days=336)
+    assert told.cluster() == "hpc" and told.retention() == timedelta(days=336)
     assert told.hidden() == hides
 
 

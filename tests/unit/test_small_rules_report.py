@@ -117,7 +117,7 @@ def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.Mon
     for name, sections in done.items():
         monkeypatch.setattr(units, name, lambda *_, told=sections, **__: _fake(sections=told))
     monkeypatch.setattr(units, "prepare", lambda *_: None)
-    assert [view.sections for view in units.known(con, _fake())] == [done["requests"]]
+    assert [view.sections for view in units.unit_views(con, _fake())] == [done["requests"]]
 
 
 @pytest.mark.parametrize(

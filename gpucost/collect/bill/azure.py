@@ -95,7 +95,7 @@ class QueryTree(MonthTree):
     month: str
     cost_type: CostType
     management_url: str
-    tell: Callable[[str], None]
+    show_progress: Callable[[str], None]
     longest_wait: float = 120.0
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class QueryTree(MonthTree):
                 page = answer["properties"].get("nextLink")
                 if not page:
                     break
-                self.tell(f"{self.name}: {self.month}: {rows:,} rows")
+                self.show_progress(f"{self.name}: {self.month}: {rows:,} rows")
         if not rows:
             raise SourceError(
                 f"{self.name} has no costs in {self.month}", "check azure.cost_scope and the month"

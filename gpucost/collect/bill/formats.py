@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from gpucost import engine
 from gpucost.errors import DataError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 PACKAGE = "gpucost.collect.bill"
 
@@ -37,7 +37,7 @@ CLOUDS = ("aws", "gcp", "azure")
 MAPS = ("tag_columns", "cost_category_columns")
 
 
-@record
+@frozen_dataclass
 class Format:
     """A kind of export: the columns of its SQL, and how its files are detected.
 

@@ -18,11 +18,11 @@ from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
 from gpucost.collect.bill.formats import Format
-from gpucost.collect.bill.manifest import Manifest
+from gpucost.collect.bill.manifest import BillManifest
 from gpucost.collect.bill.opening import Tree
 from gpucost.errors import DataError, GpucostError
 from gpucost.objects import Entry
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import bill_files, bill_rules, charges, sqlfiles
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def write_loose(
 _EVERY_SECONDS = 0.2
 
 
-@record
+@frozen_dataclass
 class BillProgress:
     """Progress of a run: bytes of files read and in total, and the current step."""
 
@@ -227,7 +227,7 @@ class Meter:
         self._done = 0
         self.total = 0
 
-    def tell(self, note: str, part: int = 0) -> None:
+    def show_progress(self, note: str, part: int = 0) -> None:
         """Report the current step, and the bytes read of the current file."""
         if self._progress is not None:
             self._progress(BillProgress(self._done + part, self.total, note))
@@ -235,12 +235,12 @@ class Meter:
     def advance(self, size: int) -> None:
         """A file of `size` bytes is done."""
         self._done += size
-        self.tell("")
+        self.show_progress("")
 
     @contextmanager
     def reading(self, con: DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
         """Report progress continuously while a file is read on `con`."""
-        self.tell(f"reading {name}")
+        self.show_progress(f"reading {name}")
         if self._progress is None:
             yield
             return
@@ -252,7 +252,7 @@ class Meter:
         def watch() -> None:
             while not over.wait(_EVERY_SECONDS):
                 if (percent := con.query_progress()) > 0:
-                    self.tell(f"reading {name}", round(size * percent / 100))
+                    self.show_progress(f"reading {name}", round(size * percent / 100))
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -300,7 +300,7 @@ def collect_bills(
 
 
 File = tuple[Tree, Entry]
-_Delivery = tuple[Tree, Manifest, list[File]]
+_Delivery = tuple[Tree, BillManifest, list[File]]
 
 
 @dataclass(slots=True)
@@ -404,9 +404,9 @@ class _Loading:
         manifests = tree.manifests()
         others = []
         for entry in entries:
-            read, name = None, tree.shown(entry)
+            read, name = None, tree.label(entry)
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
-                self.meter.tell(f"reading {name}")
+                self.meter.show_progress(f"reading {name}")
                 read = manifest.parse(tree.fetch(entry, self.work).read_bytes(), entry, name)
             if read is None:
                 others.append(entry)
@@ -443,7 +443,7 @@ class _Loading:
             )
         return sets, [(tree, entry) for entry in loose]
 
-    def _whole(self, tree: Tree, delivery: Manifest, files: list[File]) -> None:
+    def _whole(self, tree: Tree, delivery: BillManifest, files: list[File]) -> None:
         digests = [self._content_digest(*file) for file in files]
         if not files:
             raise DataError(f"{tree.name}: {delivery.key} names no files", "get the manifest again")
@@ -475,7 +475,7 @@ class _Loading:
 
         Raises DataError if one of `files` that is read in place (Parquet) changed since its digest.
         """
-        self.meter.tell("writing to the store")
+        self.meter.show_progress("writing to the store")
         with self.store.write(self.work, *self._folders) as con:
             bill_files.bound(con)
             # Each thread fills its own row groups, at half the cost of keeping the files' order; source_row
@@ -486,7 +486,7 @@ class _Loading:
             yield con
             for tree, entry in files:
                 if tree.state(entry) != self._states[tree, entry]:
-                    what = f"{tree.shown(entry)} changed while it was read"
+                    what = f"{tree.label(entry)} changed while it was read"
                     raise DataError(
                         what, "run the command again when the file is complete; none of it was loaded"
                     )
@@ -513,7 +513,7 @@ class _Loading:
             with self.store.write() as con:
                 charges.add_stamps(con, digest, new)
 
-    def _loaded_whole(self, delivery: Manifest, digests: Sequence[str]) -> str | None:
+    def _loaded_whole(self, delivery: BillManifest, digests: Sequence[str]) -> str | None:
         """The digest of the load, if the store has exactly these files of a period, read by the current
         rules.
         """
@@ -532,7 +532,7 @@ class _Loading:
                 digest = self._content_digest(tree, entry)
                 first_tree, first = files.setdefault(digest, (tree, entry))
                 if (first_tree, first) != (tree, entry):
-                    same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
+                    same = f"{tree.label(entry)} is the same as {first_tree.label(first)}: it counts once"
                     self._find("note", "same_file", same)
                     self.meter.advance(entry.size)
         loaded = self._loaded(files)
@@ -630,9 +630,9 @@ class _Loading:
                 self._fail(why, "leave it out")
             else:
                 self._find("note", "superseded", why)
-        self._tell(files, results, findings, is_named=bool(group.named))
+        self._report_results(files, results, findings, is_named=bool(group.named))
 
-    def _tell(
+    def _report_results(
         self,
         files: charges.BillFiles,
         results: list[BillResult],
@@ -670,7 +670,7 @@ class _Loading:
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
         """The files in a file or archive, as text columns; fetched files are kept only if read in place."""
-        directory, name = self.work / f"files-{next(self._serial)}", tree.shown(entry)
+        directory, name = self.work / f"files-{next(self._serial)}", tree.label(entry)
         directory.mkdir()
         files = []
         with self.meter.reading(self.con, name, entry.size):

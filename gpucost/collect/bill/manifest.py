@@ -14,14 +14,14 @@ from pathlib import PurePosixPath
 from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.objects import Entry
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 _PERIOD = re.compile(r"BILLING_PERIOD=(\d{4}-\d{2})", re.IGNORECASE)
 _RANGE = re.compile(r"^(\d{4})(\d{2})\d{2}-\d{8}$")
 
 
-@record
-class Manifest:
+@frozen_dataclass
+class BillManifest:
     """A manifest: the export's name, the billing period, and the keys of its files in the bucket.
 
     `delivered` orders deliveries in the same folder by time; '' without an order. `sizes`: bytes of the
@@ -41,7 +41,7 @@ class Manifest:
         return len(PurePosixPath(self.key).parts)
 
 
-def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
+def parse(text: bytes, entry: Entry, name: str) -> BillManifest | None:
     """The manifest; None for any other JSON file, and for an Azure run without a period.
 
     Raises DataError if it cannot be used.
@@ -71,15 +71,15 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
     period = stated or next(filter(None, map(_named, files)), None)
     if period is None:
         raise DataError(f"the billing period is missing in manifest {name}", "get the manifest again")
-    return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
+    return BillManifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
-def choose(manifests: list[Manifest]) -> list[Manifest]:
+def choose(manifests: list[BillManifest]) -> list[BillManifest]:
     """One manifest per export and billing period: the one above the manifests of deliveries.
 
     Raises DataError if there are several deliveries and the valid one is unknown.
     """
-    chosen: dict[tuple[str, str], Manifest] = {}
+    chosen: dict[tuple[str, str], BillManifest] = {}
     for manifest in sorted(manifests, key=lambda manifest: (manifest.depth, manifest.key)):
         best = chosen.setdefault((manifest.source, manifest.billing_period), manifest)
         if manifest.delivered and best.delivered:
@@ -94,7 +94,7 @@ def choose(manifests: list[Manifest]) -> list[Manifest]:
     return list(chosen.values())
 
 
-def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
+def find(manifest: BillManifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files of a manifest, wherever its tree begins. Raises DataError if one is missing."""
     there = located(manifest, entries)
     missing = [name for name, entry in zip(manifest.files, there, strict=True) if entry is None]
@@ -113,14 +113,14 @@ def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry
     return [entry for entry in there if entry]
 
 
-def governed(manifest: Manifest) -> str:
+def governed(manifest: BillManifest) -> str:
     """The directory whose other files are leftovers: the period's for a CUR, the export's for Data Exports."""
     parts = PurePosixPath(manifest.key).parent.parts
     below = parts.index("metadata") if "metadata" in parts else len(parts)
     return "/".join(parts[:below])
 
 
-def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
+def located(manifest: BillManifest, entries: dict[str, Entry]) -> list[Entry | None]:
     """For each file, the longest existing tail of its key below a parent directory of the manifest."""
     above = PurePosixPath(manifest.key).parents
 
@@ -159,7 +159,7 @@ def _source(document: inputs.JsonObject, bucket: str, files: list[str]) -> str:
 _RUN = re.compile(r"^\d{12}$")
 
 
-def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
+def _of_azure(document: inputs.JsonObject, entry: Entry) -> BillManifest | None:
     """The manifest of an export run: 'root/export' of
     'root/export/20230101-20230131/202301041442/<run>/000001.csv'.
     """
@@ -175,7 +175,7 @@ def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
     )
     number = next((part for part in reversed(placed.parts) if _RUN.match(part)), None)
     container = str(_part(document, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
-    return Manifest(
+    return BillManifest(
         entry.key,
         "azure://" + "/".join(part for part in (container, *folder) if part),
         month,

@@ -11,10 +11,10 @@ from typing import ClassVar
 from gpucost.collect.prices.base import (
     PriceCollector,
     gpu_model,
-    known_types,
-    one_of_each,
     public_list,
     read_as,
+    types_in_catalog,
+    without_duplicates,
 )
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
@@ -34,7 +34,7 @@ class OciPrices(PriceCollector):
     def fetch(self) -> ProviderPrices:
         server = self.config.price_lists.oci.rstrip("/")
         public = public_list(self.provider, "the cost estimator's list", "[price_lists] oci", server)
-        self.tell("shapes and their prices")
+        self.show_progress("shapes and their prices")
         shapes, products = (
             public.ask("GET", f"{server}/{name}.json", number=Decimal, is_whole=_is_whole)["items"]
             for name in ("shapes", "products")
@@ -56,7 +56,7 @@ class OciPrices(PriceCollector):
                 f"oci: no prices of GPU shapes in {self.config.currency}",
                 "change currency in gpucost.toml, or [price_lists] oci",
             )
-        return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=types)
+        return ProviderPrices(self.provider, [""], without_duplicates(prices), instance_types=types)
 
     def _per_hour(self, product: JsonObject) -> Decimal | None:
         """The price of one unit of a product; None unless it is sold by the hour, pay as you go."""
@@ -95,7 +95,7 @@ def _name(shape: JsonObject) -> str:
 
 def _instance_type(shape: JsonObject) -> InstanceType:
     name = _name(shape)
-    known_type = known_types("oci").get(name)
+    known_type = types_in_catalog("oci").get(name)
     short_name = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)
     return InstanceType(
         instance_type=name,

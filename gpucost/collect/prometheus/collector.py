@@ -526,14 +526,14 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def _findings(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
         began = self.data_from_ms
-        if not (result.metrics or result.dropped) and began is not None and result.asked.end_ms <= began:
+        if not (result.metrics or result.dropped) and began is not None and result.requested.end_ms <= began:
             yield self._before_retention(began)
             return
         silences = list(self._silence(con, result))
         yield from silences
         runs.look(con, stored_needs(self._activity))
         codes = {finding.code for finding in silences}
-        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.asked))
+        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.requested))
         yield from (lack for lack in lacks if lack.code not in codes)
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             yield self._before_retention(result.not_collected.end_ms)
@@ -645,7 +645,7 @@ def collect_prometheus(
         collector.prepare(spans)
         result = collector.run(spans, requested, progress)
         result.moment, result.spans = moment, spans
-        result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
+        result.queried_again = sum(b - a for a, b in late) // MS_PER_HOUR
         collector.find_others(result)
         collector.judge(result)
         return result

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR, Span
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, series_key
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _hours(answer: ReadAnswer, span: Span) -> Integers:
     return (answer.ts_ms - span[0]) // MS_PER_HOUR
 
 
-@record
+@frozen_dataclass
 class Scrapes:
     """Scrape times of the kube-state-metrics targets, by target and hour of `span`.
 

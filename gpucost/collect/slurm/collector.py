@@ -103,14 +103,14 @@ def collect(
     """
     source = slurm_of(settings)
     result = SlurmResult(source.name)
-    cluster = settings.cluster or _told(source.cluster, result)
+    cluster = settings.cluster or _optional(source.cluster, result)
     if period is None:
         with store.write() as con:
             ends = [end for _, end in runs.loaded(con, KIND, cluster)] if cluster else []
         late = timedelta(days=settings.late_days)
         first = from_ms(max(ends)) - late if ends else from_ms(month_start_ms(now, tz))
         period = Period(min(first, now - timedelta(minutes=1)), now)
-    retention = _told(source.kept, result)
+    retention = _optional(source.retention, result)
     if retention is not None and period.start < now - retention:
         result.purged = Period(period.start, min(now - retention, period.end))
         period = Period(result.purged.end, period.end)
@@ -133,7 +133,7 @@ def collect(
     return result
 
 
-def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
+def _optional(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
     """Optional facts: slurmctld can be down while slurmdbd answers."""
     try:
         return ask()

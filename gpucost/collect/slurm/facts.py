@@ -19,7 +19,7 @@ from gpucost.collect.slurm.sacct import (
 )
 from gpucost.errors import DataError
 from gpucost.inputs import JsonObject
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 Table = dict[str, list[Any]]
 # A table of the store, and its rows by column; the cluster is None if the text does not name it.
@@ -81,7 +81,7 @@ def _names(value: str | list[str] | None) -> list[str]:
     return [] if value in (None, "", "(null)", "N/A") else str(value).split(",")
 
 
-@record
+@frozen_dataclass
 class _Reader:
     """Rows of a text called `name`, observed at `seen_ms`."""
 

@@ -92,7 +92,7 @@ class Commands:
             [*self._before, *words], capture_output=True, timeout=_PATIENT, check=False, text=True
         ).stdout
 
-    def kept(self) -> timedelta | None:
+    def retention(self) -> timedelta | None:
         """How long slurmdbd keeps jobs; None if without limit or unknown."""
         match = re.search(
             r"^PurgeJobAfter\s*=\s*(\d+)\s*(hour|day|month)",
@@ -191,7 +191,7 @@ class Slurmrestd:
         names = (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict))
         return next(names, None)
 
-    def kept(self) -> timedelta | None:
+    def retention(self) -> timedelta | None:
         """Unknown."""
         return None
 

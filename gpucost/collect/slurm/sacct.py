@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.inputs import JsonObject
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 # The columns of the store's tables slurm_runs and slurm_steps.
 _RUN_COLUMNS = """
@@ -50,7 +50,7 @@ def sacct_command(*, steps: bool = False) -> str:
     return f"TZ=UTC SLURM_TIME_FORMAT=%s {command}"
 
 
-@record
+@frozen_dataclass
 class SacctFormat:
     """Facts missing in a file: its fields (without a header), delimiter, cluster, and the zone of local
     times.
@@ -158,7 +158,7 @@ _CHECKS = {name: re.compile(pattern).fullmatch for name, pattern in _TYPED.items
 
 
 @lru_cache(_MEMORY)
-def _is_one(name: str, text: str) -> bool:
+def _is_valid(name: str, text: str) -> bool:
     return _CHECKS[name](text) is not None
 
 
@@ -277,7 +277,7 @@ class _Text:
             for place in range(len(columns)):
                 row.append(delimiter.join(next(rest) for _ in range(1 + chosen.count(place))))
             checked = [(name, value) for name, value in zip(columns, row, strict=True) if name in _CHECKS]
-            if all(_is_one(name, value) for name, value in checked):
+            if all(_is_valid(name, value) for name, value in checked):
                 ways.append(row)
         return ways
 
@@ -292,7 +292,7 @@ class _Text:
             raise ValueError(f"invalid job number {raw!r}")
         for name in ("state", "alloctres"):
             text = get(name) or ""
-            if not _is_one(name, text):
+            if not _is_valid(name, text):
                 raise ValueError(f"invalid {name} {text!r}: are these the fields, in this order?")
         moments = {name: self.clock(get(name)) for name in ("submit", "eligible", "start", "end")}
         start, end = moments["start"], moments["end"]

@@ -13,7 +13,7 @@ from gpucost.periods import Period, from_ms, month_period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report import api_cost
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.store.charges import find_tokens
 from gpucost.store.table_files import FileKind, save_table
@@ -78,7 +78,7 @@ _SUMS = """SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(E
 FROM focus_rows GROUP BY ALL ORDER BY ALL"""
 
 
-@record
+@frozen_dataclass
 class FocusFile(Shape):
     """The totals of a FOCUS file; costs by currency."""
 

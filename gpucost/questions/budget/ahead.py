@@ -18,7 +18,7 @@ from gpucost.questions.budget.scenarios import (
     scenarios,
 )
 from gpucost.questions.request import MonthRequest
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Section, Table, Texts, figure, money, text
 from gpucost.whatif.answer import Assumption, old_prices
@@ -30,7 +30,7 @@ _NOTE = (
 )
 
 
-@record
+@frozen_dataclass
 class Ahead:
     """The scenarios of the fleet, their assumptions, and the sections that show both."""
 

@@ -17,7 +17,7 @@ from gpucost.questions.budget.projection import CostSeries, Days, Forecast, Leve
 from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import CoverageAnswer, Document, Table, money, number, text
 from gpucost.shapes import Shape
@@ -26,7 +26,7 @@ from gpucost.whatif.answer import Assumption
 _NOTE = "Four in five months end within the range. Each line has its own forecast, so lines may not add up."
 
 
-@record
+@frozen_dataclass
 class ForecastRow(Shape):
     """A forecast for a team or the fleet, of a month (`2026-10`) or of several (`2026-10/2026-12`)."""
 
@@ -38,7 +38,7 @@ class ForecastRow(Shape):
     FLAT = ("forecast",)
 
 
-@record
+@frozen_dataclass
 class ForecastAnswer(Shape):
     """The answer of `gpucost forecast`; `scenarios` and their `assumptions` come with --months or --growth."""
 

@@ -13,7 +13,7 @@ from gpucost.questions.budget.projection import CostSeries, Days, as_money
 from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
@@ -32,7 +32,7 @@ _LASTING = frozenset(
 )
 
 
-@record
+@frozen_dataclass
 class AnomalyRow(Shape):
     """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative if it cost less.
 
@@ -52,7 +52,7 @@ class AnomalyRow(Shape):
     FLAT = ("series",)
 
 
-@record
+@frozen_dataclass
 class AnomaliesAnswer(Shape):
     """The answer of `gpucost anomalies`."""
 

@@ -17,7 +17,7 @@ from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
 from gpucost.price.listing import PriceQuery, listing, price_of_region, source_of
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption, priced
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR
@@ -40,7 +40,7 @@ _SIZES = (("+50 %", Decimal("1.5")), ("x10", Decimal(10)))
 Row = Mapping[str, Any]
 
 
-@record
+@frozen_dataclass
 class ScenarioRow(Shape):
     """The cost of the fleet in a month of 730 hours at `factor` times its size, all of it bought one way.
 
@@ -56,7 +56,7 @@ class ScenarioRow(Shape):
     missing: tuple[str, ...]
 
 
-@record
+@frozen_dataclass
 class Use:
     """Nodes of an instance type in a place: their mean and maximum number, and their prices by way to buy."""
 
@@ -90,23 +90,21 @@ def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 
     Machines without an instance type are own machines: they cost the same in every way.
     """
-    found = {"as_now": _own(row, "priced") if row["priced_ms"] == row["node_ms"] else None}
+    found = {"as_now": _owned(row, "priced") if row["priced_ms"] == row["node_ms"] else None}
     if row["is_own"]:
         price = found["as_now"]
         own_price = replace(price, source="own machines, at their price in every way") if price else None
         found = dict.fromkeys(WAYS, own_price)
     else:
-        list_prices = _listed(con, config, row, now)
+        prices = _list_prices(con, config, row, now)
         for way in ("on_demand", "spot"):
-            found[way] = (
-                _own(row, way) or _of_book(con, config, row, now, way) or _cheapest(list_prices, (way,))
-            )
-        found["commitment_1_year"] = _cheapest(list_prices, _COMMITMENTS, 1)
-        found["commitment_3_years"] = _cheapest(list_prices, _COMMITMENTS, 3)
+            found[way] = _owned(row, way) or _of_book(con, config, row, now, way) or _cheapest(prices, (way,))
+        found["commitment_1_year"] = _cheapest(prices, _COMMITMENTS, 1)
+        found["commitment_3_years"] = _cheapest(prices, _COMMITMENTS, 3)
     return {way: price for way, price in found.items() if price}
 
 
-def _own(row: Row, what: str) -> Price | None:
+def _owned(row: Row, what: str) -> Price | None:
     """The mean price of own nodes."""
     if not row[what]:
         return None
@@ -136,7 +134,7 @@ def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, o
     return Price((price * rate).quantize(MICRO), f"price book line {line}", as_of and f"{as_of}")
 
 
-def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
+def _list_prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
     """List prices of the type in its region, less discounts."""
     place = {"providers": row["provider"], "regions": row["region"]}
     which = {name: (value,) for name, value in place.items() if value}
@@ -149,12 +147,12 @@ def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 
 
 def _cheapest(
-    list_prices: Sequence[ListedPrice], options: Sequence[str], years: int | None = None
+    prices: Sequence[ListedPrice], options: Sequence[str], years: int | None = None
 ) -> Price | None:
     """The price with the smallest upfront payment, then the cheapest."""
     terms = grouped(
         ((price.payment_option, price.purchase_option, price.offering, price.region), price)
-        for price in list_prices
+        for price in prices
         if price.purchase_option in options
         and price.term_years == years
         and price.payment_option in _PAYMENTS

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from statistics import median
 
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 _HALF_A_WEEK = 3
 _LEAST_AROUND = 4
@@ -25,7 +25,7 @@ _LEAST_DAYS_AROUND = 3
 _LEAST_SCORE, _LEAST_SPREAD = 3.0, 0.02
 
 
-@record
+@frozen_dataclass
 class Seasons:
     """Cost factors by weekday (0 is Monday) and by days before a month's last day; 1 is a usual day."""
 

@@ -20,7 +20,7 @@ from gpucost.questions.diff.parts import diff as between
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Line, Notice, ReportView, Shown, Table, Value, money, text
+from gpucost.render.view import Document, Line, Notice, ReportView, Table, Value, ValueColumn, money, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -206,11 +206,11 @@ def _table(
     return Table.of(title, rows, (*names, *_figures(diff)), sums, note, flag=_flag)
 
 
-def _figures(diff: Diff) -> list[Shown]:
+def _figures(diff: Diff) -> list[ValueColumn]:
     """Columns for costs and for parts that occur: empty ones would take room on a terminal."""
     rows = (*diff.rows, *diff.workloads)
 
-    def part(name: str) -> Shown:
+    def part(name: str) -> ValueColumn:
         # blank if zero, to highlight the other parts
         return money(lambda row: getattr(row.parts, name) or "", _WORDS[name][0], weight=2, group="parts")
 

@@ -15,7 +15,7 @@ from gpucost.engine import answer_rows
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import grouped, grouped_by, keyed_record, record
+from gpucost.records import frozen_dataclass, grouped, grouped_by, keyed_dataclass
 from gpucost.render.templates import fill
 from gpucost.shapes import Shape
 from gpucost.whatif.flags import total
@@ -63,7 +63,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
-@record
+@frozen_dataclass
 class WhatIfQuery:
     """A what-if over the store's usage; `options` are the words of the command after its scope."""
 
@@ -92,7 +92,7 @@ class WhatIfResult(NamedTuple):
     cost: Decimal
 
 
-@keyed_record
+@keyed_dataclass
 class Finding(Shape):
     """`saving` is cash of the period, as `command` shows it; `saving_per_month` is the same per month.
 
@@ -128,7 +128,7 @@ class Finding(Shape):
     questions: tuple[WhatIfQuery, ...] = ()
 
 
-@record
+@frozen_dataclass
 class Freed:
     """The capacity that findings with cash would free: workloads, and empty nodes of some capacity types."""
 
@@ -136,7 +136,7 @@ class Freed:
     empty: frozenset[str] = frozenset()
 
 
-@record
+@frozen_dataclass
 class Findings(Shape):
     """Savings that a command shows, the largest first, and upper bounds, with their sums per month.
 

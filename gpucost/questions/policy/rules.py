@@ -18,7 +18,7 @@ from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 from gpucost.store.usage import Row, read_idle, read_measured, read_usage
@@ -42,7 +42,7 @@ _HINT = "gpucost policy rules prints all rules and their keys"
 _NO_CAPACITY = "no capacity type is known, so on-demand usage is unknown"
 
 
-@record
+@frozen_dataclass
 class Violation(Shape):
     """A workload that breaks a rule, with its GPU-hours and cost in the period.
 
@@ -57,7 +57,7 @@ class Violation(Shape):
     cost: Decimal | None
 
 
-@record
+@frozen_dataclass
 class RuleResult(Shape):
     """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or no workload was checked).
 
@@ -81,7 +81,7 @@ class RuleResult(Shape):
         return self.advice if self.violations else ""
 
 
-@record
+@frozen_dataclass
 class PolicyAnswer(Shape):
     """The output of `gpucost policy check`."""
 
@@ -302,14 +302,7 @@ def _checked(rule: Rule, facts: Facts) -> RuleResult:
         checked, violations = rule.check(facts._replace(pods=pods))
     except (_Unknown, StoreError) as reason:
         missing = str(reason)
-    violations.sort(
-        key=lambda violation: (
-            -(violation.cost or 0),
-            violation.cluster,
-            violation.namespace,
-            violation.subject,
-        )
-    )
+    violations.sort(key=lambda row: (-(row.cost or 0), row.cluster, row.namespace, row.subject))
     status: Literal["kept", "broken", "unknown"] = "unknown"
     if checked:
         status = "broken" if violations else "kept"

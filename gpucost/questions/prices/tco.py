@@ -10,7 +10,7 @@ from typing import Annotated
 from gpucost.options import Option, OptionGroup, argument
 from gpucost.price.onprem import Tco, TcoAnswer, TcoPart, node_cost, read_file, read_inputs
 from gpucost.questions.request import Request, with_notes
-from gpucost.render.view import Document, Table, shown, text
+from gpucost.render.view import Document, Table, column_of, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def _tco_document(answer: Tco) -> Document:
     parts = [*answer.parts, *sums]
     columns = [
         text("name", "Part"),
-        shown("price_per_hour", "Per hour", unit="price", decimals=9),
+        column_of("price_per_hour", "Per hour", unit="price", decimals=9),
         text("basis", "From"),
     ]
     return Document(

@@ -11,7 +11,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
+from gpucost.render.view import Document, Table, ValueColumn, count, figure, money, number, share, text
 
 
 def queue(
@@ -64,7 +64,7 @@ def queue(
     )
 
 
-def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
+def _of_kueue(queues: list[Queue], cluster: tuple[ValueColumn, ...]) -> list[Table]:
     """Quota, use and waits of ClusterQueues."""
     columns = (
         *cluster,
@@ -92,7 +92,7 @@ def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
     return [Table.of("Quota, use and waits", queues, columns, note=_OF_QUEUES)] if queues else []
 
 
-def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
+def _of_jobs(waits: list[SlurmWait], cluster: tuple[ValueColumn, ...]) -> list[Table]:
     """Waits of Slurm jobs by partition, QOS and account."""
     columns = (
         *cluster,
@@ -116,7 +116,7 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
     return tables if waits else []
 
 
-def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Table]:
+def _of_shares(shares: list[SlurmShare], cluster: tuple[ValueColumn, ...]) -> list[Table]:
     """Slurm's fair share next to cost."""
     columns = (
         *cluster,
@@ -146,7 +146,7 @@ _OF_SHARES = (
 )
 
 
-def _time(name: str, title: str, weight: int = 0) -> Shown:
+def _time(name: str, title: str, weight: int = 0) -> ValueColumn:
     """A column for the seconds in `name`, in a suitable unit."""
     read = attrgetter(name)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option
 from gpucost.price.listing import PriceQuery, listing
-from gpucost.price.quote import Quantity, Quote, Quoted, given, listed, owned, ranked
+from gpucost.price.quote import Quantity, Quote, Quoted, list_prices, owned, ranked, user_price
 from gpucost.questions.prices import GpuOrInstance, Providers, bought, place, price_column
 from gpucost.questions.prices.tco import own_node
 from gpucost.questions.request import Request, store_or_empty, with_notes
@@ -71,7 +71,7 @@ def quote(
     rows: list[Quoted] = []
     if name is not None:
         with store_or_empty(settings) as con:
-            rows = listed(listing(con, name, query), need)
+            rows = list_prices(listing(con, name, query), need)
     wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
     if price is not None:
         if price_per is PricePer.gpu and wanted is None:
@@ -81,7 +81,7 @@ def quote(
                 "the number of nodes of --price is missing",
                 "add --price-per gpu, or replace --gpus by --count",
             )
-        rows.append(given(price, need, currency, wanted if price_per is PricePer.gpu else None))
+        rows.append(user_price(price, need, currency, wanted if price_per is PricePer.gpu else None))
     if own is not None:
         if wanted is None:
             raise UsageError("the number of GPUs of the own nodes is missing", "add --gpus 16")

@@ -17,7 +17,7 @@ from gpucost.errors import IncompleteError
 from gpucost.periods import from_ms, month_period
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import MissingTime
 from gpucost.shapes import Shape
 from gpucost.store import charges, sqlfiles
@@ -76,7 +76,7 @@ _EFFECTIVE = {
 }
 
 
-@record
+@frozen_dataclass
 class ClassRow:
     """The bill rows and cost of one class; for `attributed`, of one team."""
 
@@ -86,7 +86,7 @@ class ClassRow:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Statement:
     """All bills of the billing period in one currency by class, as billed or as effective cost.
 
@@ -146,7 +146,7 @@ def in_cents(
     return [*rounded, (CLASSES["rounding"], None, left)] if left else rounded
 
 
-@record
+@frozen_dataclass
 class Invoice:
     """The amounts of one invoice, in its own currency; None if the export does not name it."""
 
@@ -159,7 +159,7 @@ class Invoice:
     effective_cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Cause:
     """A cause of the difference between billed and effective cost.
 
@@ -176,7 +176,7 @@ class Cause:
     difference: Decimal
 
 
-@record
+@frozen_dataclass
 class Beside:
     """The cost of charges of one kind on GPU instances, without their hours."""
 
@@ -185,7 +185,7 @@ class Beside:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Machine:
     """A machine on one side only: billed without metrics, or with metrics and an estimated cost but not billed."""
 
@@ -195,7 +195,7 @@ class Machine:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Reconciliation(Shape):
     """The account of one billing period.
 

@@ -85,7 +85,7 @@ def _build(
     """Build the reports for the parts of `query`: all of it (None), or each team."""
     now = query.now or datetime.now(UTC)
     prepare(con, query, config.tz, each_team=None not in parts)
-    is_shared = sharing.is_asked(config, query)
+    is_shared = sharing.is_requested(config, query)
     if is_shared:
         sharing.share(con, config, query)
     # bought tokens have a team and no other dimension

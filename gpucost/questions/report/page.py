@@ -17,7 +17,7 @@ from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.units.query import UnitQuery, UnitView
-from gpucost.questions.units.reading import known
+from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import BUCKETS, Waste
 from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.render.formatting import figure_text, percent
@@ -69,7 +69,7 @@ _KINDS: Mapping[str, LayerKind] = {
     "active": "active",
     "unmeasured": "unmeasured",
     "cpu_memory": "others",
-    **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
+    **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.scope == "unallocated"},
 }
 # By answer: its most informative list, and the columns to show.
 _COLUMNS = {
@@ -130,7 +130,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
         return (
             workload_tables(con, config, query)[None],
             dissect(con, config, query, top=0),
-            known(con, ask),
+            unit_views(con, ask),
         )
 
     return read_attributed(config, store, read, query.period)

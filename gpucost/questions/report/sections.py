@@ -27,6 +27,7 @@ from gpucost.render.view import (
     Status,
     Table,
     Value,
+    column_of,
     count,
     dimension,
     money,
@@ -34,7 +35,6 @@ from gpucost.render.view import (
     part_of,
     ratio,
     share,
-    shown,
     text,
 )
 
@@ -310,7 +310,7 @@ def bought(models: tuple[ApiModel, ...]) -> Table:
         count("cost.prompt_tokens", "Prompt tokens", weight=2),
         count("cost.generation_tokens", "Generated tokens", weight=2),
         money("cost.api_cost", "API cost"),
-        shown("cost_per_million_tokens", "Per million", unit="price", decimals=2, weight=1),
+        column_of("cost_per_million_tokens", "Per million", unit="price", decimals=2, weight=1),
         text(lambda model: _SOURCES[model.source], "Source", weight=3),
     )
     total = sum((model.cost.api_cost for model in models), ZERO)

@@ -242,15 +242,15 @@ def document(view: UnitView, most: int | None = None) -> Document:
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = []
     for name, title in _SECTIONS.items():
-        if lists.get(name) and name in view.shown:
-            columns = view.shown[name]
+        if lists.get(name) and name in view.displayed_columns:
+            columns = view.displayed_columns[name]
             work = "Amount" if "unit" in columns else work_title(view)
             tables.append(unit_table(title, columns, lists[name], ask.config.tz, limits.get(name), work))
     notes = tuple(view.notes)
     if view.rows and not lists_runs:
         notes += ("--workload NAME, --format csv and --format json show each epoch",)
     span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.config.currency}
-    names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
+    names = list(view.rows[0]) if view.rows else list(view.displayed_columns["rows"])
     shapes = {
         "unit.epoch": Epochs,
         "unit.experiment": Experiments,

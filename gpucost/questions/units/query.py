@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
 
@@ -86,7 +86,7 @@ class UnitAnswer(Span):
     notes: list[str]
 
 
-@record
+@frozen_dataclass
 class UnitQuery:
     """A period and filters; empty filters match everything."""
 
@@ -115,10 +115,10 @@ CREATE OR REPLACE TEMP TABLE unit_days AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
 
 
-Bucket = Literal["day", "hour"]
+TimeBucket = Literal["day", "hour"]
 
 
-def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
+def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: TimeBucket) -> None:
     """Make unit_days of the period's days; with another bucket, of its hours."""
     days = time_buckets(ask.period, ask.config.tz, (bucket,))
     names = [day.day if bucket == "day" else day.hour for day in days]
@@ -127,7 +127,7 @@ def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
     )
 
 
-def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> None:
+def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: TimeBucket = "day") -> None:
     """Make unit_days, unit_cells and unit_candidates for the period. Raises GpucostError if the filters match
     nothing.
     """
@@ -155,7 +155,7 @@ def quiet_hours(con: DuckDBPyConnection, period: Period) -> dict[tuple[str, str,
 class UnitView:
     """An answer. `rows` and each list in `sections` are dicts with equal keys.
 
-    Money is Decimal; moments are ISO 8601 in UTC. `name` is the name of the answer's schema. `shown` names the
+    Money is Decimal; moments are ISO 8601 in UTC. `name` is the name of the answer's schema. `displayed_columns` names the
     displayed columns: of the rows ("rows") and of each section. `facts` are further fields of the answer.
     """
 
@@ -165,7 +165,7 @@ class UnitView:
     rows: list[Item]
     totals: Item
     sections: dict[str, Any] = field(default_factory=dict)
-    shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    displayed_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
 
@@ -199,7 +199,7 @@ def with_remainders(
     unknown = total(rest)
     view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}
     view.sections |= {"work_without_cost": [] if view.ask.is_narrowed else lost, "cost_without_work": rest}
-    view.shown["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
+    view.displayed_columns["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
     return view
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
 
 
-def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
+def unit_views(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
     """The cost of epochs, requests and tokens, for each kind with work in the period.
 
     Cheap if progress was never collected. Raises GpucostError if the filters match nothing.

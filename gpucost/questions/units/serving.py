@@ -29,7 +29,7 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import grouped_by, record
+from gpucost.records import frozen_dataclass, grouped_by
 from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
@@ -152,7 +152,7 @@ DIMENSIONS = (*_MODEL, "tenant", "day")
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 
 
-@record
+@frozen_dataclass
 class _Measure:
     """How an answer counts work.
 

@@ -31,7 +31,7 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import grouped, grouped_by, record
+from gpucost.records import frozen_dataclass, grouped, grouped_by
 from gpucost.render.view import hours
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _AT_ONCE_MS = 1
 Status = Literal["done", "lost", "unfinished", "outside"]
 
 
-@record
+@frozen_dataclass
 class Interval:
     """A run's time [from_ms, to_ms). `epoch` is None outside epochs. `attempt` counts restarts, from 1."""
 
@@ -53,7 +53,7 @@ class Interval:
     to_ms: int
 
 
-@record
+@frozen_dataclass
 class Levels:
     """The known facts of a run: `reached` are (moment, level) in order.
 

@@ -93,7 +93,7 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
         [row for row in waste.buckets if row.gpu_hours or row.cost],
         (
             text("kind.title", "Kind"),
-            text("kind.whose", "Scope", weight=1),
+            text("kind.scope", "Scope", weight=1),
             text("kind.meaning", "Meaning", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),

@@ -21,7 +21,7 @@ from gpucost.questions.units.serving import token_hours
 from gpucost.questions.whatif.commitments import described_use
 from gpucost.questions.whatif.prices import dated
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.cost import fleet_costs
@@ -31,7 +31,7 @@ from gpucost.whatif.tokens import DescribedTokens, OwnNodes, Purchase, Replicas,
 _MODELS = "gpucost unit tokens lists models; gpucost collect progress loads their tokens"
 
 
-@record
+@frozen_dataclass
 class ApiOffer(OptionGroup):
     """A model at an API, and its price."""
 

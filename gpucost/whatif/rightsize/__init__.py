@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import price_of_region
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import share
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, priced, stated
 from gpucost.whatif.avoidable import Held
@@ -80,7 +80,7 @@ _TIE = 1e-9
 Limits = share.Margins
 
 
-@record
+@frozen_dataclass
 class Load:
     """Pods of a workload that are alike, each with `gpus` on a node like `node`, of which `used` are ever active.
 
@@ -103,7 +103,7 @@ class Load:
         return f"{self.pods[0].namespace}/{self.pods[0].workload}"
 
 
-@record
+@frozen_dataclass
 class Move:
     """`gpus` GPUs of a node like `offer` that do the work of a load."""
 
@@ -197,7 +197,7 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
     return loads
 
 
-@record
+@frozen_dataclass
 class Sizer:
     """The inputs that decide how many GPUs of which offer measured pods need."""
 

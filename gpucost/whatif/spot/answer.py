@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, from_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import (
     Answer,
@@ -242,7 +242,7 @@ def _rate_assumptions(moved: Moves) -> Iterator[Assumption]:
         yield rate_assumption(rate, f"interruptions of {name}")
 
 
-@record
+@frozen_dataclass
 class Described(DescribedNodes):
     """A fleet that options describe; prices are per node or per GPU."""
 

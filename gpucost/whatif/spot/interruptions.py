@@ -8,7 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from gpucost.catalog import facts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif.spot.formulas import bisected
 
 
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     region: str | None = None
 
 
-@record
+@frozen_dataclass
 class Rate:
     """Interruptions per node-hour with their 5 and 95 % ends (None if unknown), and the source."""
 
@@ -40,7 +40,7 @@ def family_of(instance_type: str) -> str:
     return re.split(r"[.-]", instance_type.lower())[0]
 
 
-@record
+@frozen_dataclass
 class Evidence:
     """Own spot nodes, weighted by age: node-hours and witnessed reclaims; hours with any node of a pool, and their ends."""
 

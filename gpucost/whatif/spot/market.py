@@ -12,7 +12,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@record
+@frozen_dataclass
 class Market:
     """Prices of nodes on spot per node-hour, and rates of interruptions.
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.options import Option, OptionGroup
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE
 from gpucost.whatif.fleet import Node, Pod, Usage
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@record
+@frozen_dataclass
 class SpotOptions(OptionGroup):
     """Assumptions about work on spot; `given` names the options that are not defaults."""
 
@@ -94,7 +94,7 @@ class SpotQuery(NamedTuple):
     options: SpotOptions = SpotOptions()
 
 
-@record
+@frozen_dataclass
 class Moved:
     """A node that can move: as it is, at its prices on spot, its pods, and how often it is interrupted."""
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from gpucost.periods import MS_PER_HOUR, merge
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.avoidable import NOTHING
 from gpucost.whatif.cost import NO_TIME, fleet_costs
@@ -28,7 +28,7 @@ ENDLESS = 1e3
 RATES = (0.001, 0.01, 0.05, 0.15, 0.5)
 
 
-@record
+@frozen_dataclass
 class Part:
     """Node-hours of a workload (None: unallocated) at one rate of interruptions, and their cost today and there.
 

@@ -162,7 +162,7 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
     view.notes += [notice.message for notice in notices(con, config, ask.period, now, ends)]
     if found:
         view.sections["bought"] = [to_dict(model) for model in found]
-        view.shown["bought"] = (
+        view.displayed_columns["bought"] = (
             "team",
             "model",
             "provider",

@@ -35,7 +35,7 @@ _NOTHING = {
 }
 
 
-def is_asked(config: Config, query: Query) -> bool:
+def is_requested(config: Config, query: Query) -> bool:
     """Whether the report shares costs: by an option of the query or rules of the configuration."""
     return query.share_unallocated is not None or bool(config.shared_costs)
 
