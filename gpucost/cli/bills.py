@@ -83,7 +83,7 @@ def chargeback(
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0
-    ask = ChargebackQuery(
+    query = ChargebackQuery(
         month=name,
         period=period,
         period_name=title,
@@ -94,8 +94,8 @@ def chargeback(
     with call.status() as show_progress:
         show_progress("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
-            bundle = read_bundle(settings, call.store, ask, folder, show_progress)
-            advice = read_findings(settings, call.store, ask.period, show_progress)
+            bundle = read_bundle(settings, call.store, query, folder, show_progress)
+            advice = read_findings(settings, call.store, query.period, show_progress)
             show_progress("writing the files")
             manifest = manifest_of(bundle, settings, previous)
             manifest = write(bundle, manifest, folder, bundle_blocks(settings, bundle, advice))
@@ -188,11 +188,11 @@ def chargeback_verify(
 
     name, period, title = _month(call)
     target, manifest = _sealed(call, name, out)
-    ask = ChargebackQuery(
+    query = ChargebackQuery(
         name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"]
     )
     with call.status() as show_progress:
-        found = verify(call.settings, call.store, ask, target, manifest, show_progress)
+        found = verify(call.settings, call.store, query, target, manifest, show_progress)
     call.write_rows(("check", "result", "detail"), found.rows)
     if found.error:
         raise found.error

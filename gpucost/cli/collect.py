@@ -88,7 +88,7 @@ def collect_progress(
         if call.start or call.end or source:
             raise UsageError("--from, --to and --source do not apply to files", "leave them out")
         _import(call, paths)
-    elif not _ask(call, source):
+    elif not _query_progress(call, source):
         raise typer.Exit(1)
 
 
@@ -104,7 +104,7 @@ def _import(call: Call, paths: Sequence[Path]) -> None:
             )
 
 
-def _ask(call: Call, names: Sequence[str]) -> bool:
+def _query_progress(call: Call, names: Sequence[str]) -> bool:
     """Collect from the named servers, or all; return whether every query succeeded."""
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
@@ -402,7 +402,7 @@ def collect_slurm(
     from gpucost.collect.slurm.sacct import SacctFormat
 
     if not paths:
-        _wants_slurm(call, sacct, slurmrestd, cluster)
+        _query_slurm(call, sacct, slurmrestd, cluster)
         return
     if sacct or slurmrestd:
         raise UsageError("files exclude --sacct and --slurmrestd", "leave out the options, or the files")
@@ -419,7 +419,7 @@ def collect_slurm(
         call.say("no new data")
 
 
-def _wants_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
+def _query_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
     from gpucost.collect.slurm.collector import collect
 
     settings = call.settings.slurm

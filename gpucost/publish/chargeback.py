@@ -138,7 +138,7 @@ class Bundle(NamedTuple):
     team; `units` are unit costs, if progress was collected.
     """
 
-    ask: ChargebackQuery
+    query: ChargebackQuery
     overview: ReportView
     teams: dict[str, ReportView]
     ledger: ReportView
@@ -154,7 +154,7 @@ class Bundle(NamedTuple):
 def read_bundle(
     config: Config,
     store: Store,
-    ask: ChargebackQuery,
+    query: ChargebackQuery,
     folder: Path,
     show_progress: ShowProgress = lambda _: None,
 ) -> Bundle:
@@ -163,45 +163,47 @@ def read_bundle(
     Raises IncompleteError for a past month without data, GpucostError for any other.
     """
     return read_attributed(
-        config, store, lambda con: _build(con, config, ask, folder, show_progress), ask.period, folder
+        config, store, lambda con: _build(con, config, query, folder, show_progress), query.period, folder
     )
 
 
 def _build(
-    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, show_progress: ShowProgress
+    con: DuckDBPyConnection, config: Config, query: ChargebackQuery, folder: Path, show_progress: ShowProgress
 ) -> Bundle:
     price.load_fx_rates(con, config)
-    query = Query(
-        period=ask.period,
-        period_name=ask.period_name,
-        now=min(ask.now, ask.period.end),
+    report_query = Query(
+        period=query.period,
+        period_name=query.period_name,
+        now=min(query.now, query.period.end),
         with_series=True,
-        share_unallocated=ask.share_unallocated,
+        share_unallocated=query.share_unallocated,
     )
     try:
-        overview = build_report(con, config, query)
+        overview = build_report(con, config, report_query)
     except StoreError:
         raise
     except GpucostError as error:
-        raise (IncompleteError if ask.is_over else GpucostError)(error.message, _COLLECT) from None
+        raise (IncompleteError if query.is_over else GpucostError)(error.message, _COLLECT) from None
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
     show_progress(f"{len(names)} teams")
-    teams = build_each(con, config, replace(query, teams=tuple(names)))
-    ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
+    teams = build_each(con, config, replace(report_query, teams=tuple(names)))
+    ledger = build_report(
+        con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)
+    )
     show_progress("workloads, waste and unit costs")
-    workloads = workload_tables(con, config, query, names)
-    waste = dissect(con, config, query, ("team",), top=0)
-    units = unit_views(con, UnitQuery(config, ask.period, ask.period_name))
+    workloads = workload_tables(con, config, report_query, names)
+    waste = dissect(con, config, report_query, ("team",), top=0)
+    units = unit_views(con, UnitQuery(config, query.period, query.period_name))
     show_progress("the FOCUS file")
-    totals = focus.prepare(con, config, ask.month, ask.focus_version)
+    totals = focus.prepare(con, config, query.month, query.focus_version)
     for kind in ("csv", "parquet"):
-        focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
+        focus.save(con, query.focus_version, kind, folder / f"focus.{kind}")
     account = None
     with suppress(IncompleteError):
-        account = reconcile(con, ask.month, config.currency)
-    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
-    inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
-    return Bundle(ask, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
+        account = reconcile(con, query.month, config.currency)
+    state = state_of(query.is_over, overview.coverage, account, missing_bills(con, config, query.month))
+    inputs = seal.inputs_of(con, query.month, query.period) if query.is_over else ()
+    return Bundle(query, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 
 
 def charge(row: Row) -> Decimal:
@@ -486,17 +488,17 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
     `replaces` are kept, so that a repeated run changes nothing.
     """
     view = bundle.overview
-    ask = bundle.ask
+    query = bundle.query
     account = bundle.account
     teams = _teams(bundle)
     index = Index(
-        month=ask.month,
+        month=query.month,
         period=view.period,
         timezone=config.timezone,
         currency=view.currency,
-        share_unallocated=ask.share_unallocated,
+        share_unallocated=query.share_unallocated,
         state=bundle.state.name,
-        is_over=ask.is_over,
+        is_over=query.is_over,
         reasons=bundle.state.reasons,
         missing=bundle.state.missing,
         teams=teams,
@@ -512,7 +514,7 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
         files=(),
     )
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
-    if ask.is_over:
+    if query.is_over:
         manifest["seal"] = to_dict(
             seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
         )
@@ -678,7 +680,7 @@ def write(
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     state = bundle.state
     account = bundle.account
-    sentence = f"no bill of {bundle.ask.month} was collected, so the reconciliation is missing"
+    sentence = f"no bill of {bundle.query.month} was collected, so the reconciliation is missing"
     if account:
         sentence = account.sentence
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)

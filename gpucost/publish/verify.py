@@ -88,7 +88,7 @@ class Verification:
 def verify(
     config: Config,
     store: Store,
-    ask: ChargebackQuery,
+    query: ChargebackQuery,
     target: Path,
     manifest: dict[str, Any],
     show_progress: ShowProgress,
@@ -98,15 +98,15 @@ def verify(
     files = altered(target, manifest)
     with disk.temporary() as folder:
         show_progress("making the figures again")
-        bundle = read_bundle(config, store, ask, folder, show_progress)
+        bundle = read_bundle(config, store, query, folder, show_progress)
         now = manifest_of(bundle, config, None)
         with store.read() as con:
-            seal_times: dict[str, datetime] = dict(log.seals(con, ask.month))
+            seal_times: dict[str, datetime] = dict(log.seals(con, query.month))
         is_listed = digest in seal_times
         detail = f"sealed {iso(seal_times[digest])}" if is_listed else "not in the log"
         # the log of a store restored from a copy lacks seals: prove every byte
         if not is_listed and not files:
-            blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, show_progress))
+            blocks = bundle_blocks(config, bundle, read_findings(config, store, query.period, show_progress))
             stated = {
                 name: manifest[name] for name in (("replaces",) if seal_times else ("replaces", "seal"))
             }
@@ -119,7 +119,7 @@ def verify(
     )
     changed = seal.changes(manifest["seal"], now["seal"])
     charge = f"{now['totals']['charge']:,.2f} {now['currency']}"
-    return Verification(target, ask.month, tuple(files), is_listed, detail, tuple(changed), is_same, charge)
+    return Verification(target, query.month, tuple(files), is_listed, detail, tuple(changed), is_same, charge)
 
 
 def digest_of(bundle: Path) -> str:

@@ -45,7 +45,7 @@ Verdict = Literal[
 
 
 @frozen_dataclass
-class Telling:
+class BillVersion:
     """One version of a bill.
 
     `charges` are distinct charge keys; `earliest` and `latest` are the first and last start of a charge.
@@ -144,17 +144,17 @@ def compare(con: DuckDBPyConnection, sides: str, params: dict[str, Any] | None =
     con.execute(_ROWS)
 
 
-def side_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
+def side_pairs(con: DuckDBPyConnection) -> list[tuple[BillVersion, BillVersion, int]]:
     """Pairs of sides with one provider and billing period, the later batch first.
 
     The third value is the number of common charges.
     """
     pairs = sqlfiles.run(con, "told_pairs").fetchall()
-    return [(_telling(side), _telling(other_side), common) for common, side, other_side in pairs]
+    return [(_version(side), _version(other_side), common) for common, side, other_side in pairs]
 
 
-def _telling(side: dict[str, Any]) -> Telling:
-    return Telling(**{item.name: side[item.name] for item in fields(Telling)})
+def _version(side: dict[str, Any]) -> BillVersion:
+    return BillVersion(**{item.name: side[item.name] for item in fields(BillVersion)})
 
 
 def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBilled]:
@@ -168,7 +168,7 @@ def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBille
     return [TwiceBilled(**row) for row in dicts(con.execute("FROM shared_cells ORDER BY ALL"))]
 
 
-def is_torn(new: Telling, old: Telling, common: int) -> bool:
+def is_torn(new: BillVersion, old: BillVersion, common: int) -> bool:
     """Whether two loose bills each have common charges and others: snapshots, or overlapping parts.
 
     `are_parts` distinguishes them; parts both stay, each charge once.
@@ -176,7 +176,7 @@ def is_torn(new: Telling, old: Telling, common: int) -> bool:
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
 
 
-def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
+def verdict(new: BillVersion, old: BillVersion, common: int, *, force: bool = False) -> Verdict:
     """The decision about `old` when `new` of the same provider and period is loaded.
 
     `common` charges are in both. "beside": they are different bills (of two accounts, two parts of one
@@ -234,7 +234,7 @@ _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
 
 
 def are_parts(
-    con: DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_same_run: bool
+    con: DuckDBPyConnection, some: BillVersion, other: BillVersion, common: int, *, is_same_run: bool
 ) -> bool:
     """Whether two sides with common charges are parts of one bill, not its state at two times.
 

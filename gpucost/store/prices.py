@@ -214,7 +214,7 @@ FROM spot_batch
 QUALIFY row_number()
     OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
 # from the first change to just after the last one, or to the end of the last charged time
-_SPOT_TOLD = """
+_SPOT_REPORTED = """
 SELECT source, count(*), min(at_ms), max(coalesce(to_ms, at_ms + 1)) FROM spot_batch GROUP BY source"""
 _SPOT_COUNTS = """
 SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
@@ -249,7 +249,7 @@ def load(
         batch = sqlfiles.columns_of(SpotPrice, prices)
         with sqlfiles.frames(con, spot_batch={**batch, "position": range(len(prices))}):
             con.execute(_SPOT_INCOMING)
-            for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall():
+            for source, rows, start, end in con.execute(_SPOT_REPORTED).fetchall():
                 reported_spans[source] = rows, (start, end)
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
         con.execute(_SPOT_REPLACE)

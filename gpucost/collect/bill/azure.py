@@ -145,7 +145,7 @@ class QueryTree(MonthTree):
 
     def _page(self, client: CostManagementClient, link: str | None) -> JsonObject:
         try:
-            text = retry(lambda: self._ask(client, link), attempts=8, longest_wait=self.longest_wait)
+            text = retry(lambda: self._read_page(client, link), attempts=8, longest_wait=self.longest_wait)
         except TransientError as error:
             raise SourceError(
                 f"{self.name}: {error}", "try again later: the API answers few queries per minute"
@@ -160,7 +160,7 @@ class QueryTree(MonthTree):
             raise SourceError(f"{self.name} did not return a cost query answer", "check azure.management_url")
         return answer
 
-    def _ask(self, client: CostManagementClient, link: str | None) -> str:
+    def _read_page(self, client: CostManagementClient, link: str | None) -> str:
         from azure.core.exceptions import (
             AzureError,
             ClientAuthenticationError,

@@ -123,14 +123,14 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
     """The data of the blocks, by the report's filters: every workload, waste and unit costs."""
-    ask = UnitQuery(config, query.period, query.period_name, **query.filters)
+    unit_query = UnitQuery(config, query.period, query.period_name, **query.filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query)[None],
             dissect(con, config, query, top=0),
-            unit_views(con, ask),
+            unit_views(con, unit_query),
         )
 
     return read_attributed(config, store, read, query.period)
@@ -140,7 +140,7 @@ def bundle_blocks(
     config: Config, bundle: Bundle, advice: Findings | None
 ) -> dict[str | None, tuple[Block, ...]]:
     """The blocks of each team's page in a bundle; key None has the blocks of all teams."""
-    period = bundle.ask.period
+    period = bundle.query.period
     workloads = bundle.workloads
     found: dict[str | None, tuple[Block, ...]] = {}
     found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
@@ -210,7 +210,7 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
     if not rows:
         return None
     table = unit_table(
-        view.title, columns.split(), rows[:_MOST_ROWS], view.ask.config.tz, work=work_title(view)
+        view.title, columns.split(), rows[:_MOST_ROWS], view.query.config.tz, work=work_title(view)
     )
     more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
     return Block(view.title, _WHAT[name], table=replace(table, note=more))

@@ -118,24 +118,26 @@ SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms,
 TimeBucket = Literal["day", "hour"]
 
 
-def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: TimeBucket) -> None:
+def cut(con: DuckDBPyConnection, query: UnitQuery, bucket: TimeBucket) -> None:
     """Make unit_days of the period's days; with another bucket, of its hours."""
-    days = time_buckets(ask.period, ask.config.tz, (bucket,))
+    days = time_buckets(query.period, query.config.tz, (bucket,))
     names = [day.day if bucket == "day" else day.hour for day in days]
     con.execute(
         _DAYS, {"from_ms": [day.from_ms for day in days], "to_ms": [day.to_ms for day in days], "day": names}
     )
 
 
-def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: TimeBucket = "day") -> None:
+def prepare(con: DuckDBPyConnection, query: UnitQuery, bucket: TimeBucket = "day") -> None:
     """Make unit_days, unit_cells and unit_candidates for the period. Raises GpucostError if the filters match
     nothing.
     """
     sqlfiles.run(con, "filters")
-    cut(con, ask, bucket)
-    run_stage(con, PACKAGE, "20_cells", ask.period.bounds | ask.filters)
-    if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
-        raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **ask.filters)
+    cut(con, query, bucket)
+    run_stage(con, PACKAGE, "20_cells", query.period.bounds | query.filters)
+    if query.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
+        raise nothing_used(
+            con, query.period.start_ms, query.period.end_ms, query.period_name, **query.filters
+        )
     run_stage(con, PACKAGE, "30_candidates")
 
 
@@ -161,7 +163,7 @@ class UnitView:
 
     name: str
     title: str
-    ask: UnitQuery
+    query: UnitQuery
     rows: list[Item]
     totals: Item
     sections: dict[str, Any] = field(default_factory=dict)
@@ -198,7 +200,7 @@ def with_remainders(
     ]
     unknown = total(rest)
     view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}
-    view.sections |= {"work_without_cost": [] if view.ask.is_narrowed else lost, "cost_without_work": rest}
+    view.sections |= {"work_without_cost": [] if view.query.is_narrowed else lost, "cost_without_work": rest}
     view.displayed_columns["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
     return view
 
