@@ -84,7 +84,7 @@ def test_what_a_sku_of_google_prices(row: str) -> None:
     price = priced(gcp_sku(description.strip(), group, "0.5", usage=usage, unit=measure))
     unit = price and price.unit
     assert expected == (
-        f"{unit.part} {unit.of or '-'} {unit.purchase_option} {unit.term_years}" if unit else "-"
+        f"{unit.part} {unit.owner or '-'} {unit.purchase_option} {unit.term_years}" if unit else "-"
     )
 
 

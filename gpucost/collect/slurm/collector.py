@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.collect.base import Progress, ProgressState, month_start_ms, period_of
-from gpucost.collect.slurm.facts import Facts, read_facts
+from gpucost.collect.slurm.facts import SlurmTable, read_facts
 from gpucost.collect.slurm.live import Slurmlike, slurm_of
 from gpucost.collect.slurm.sacct import Batch, Notes, SacctFormat, read_sacct
 from gpucost.errors import DataError, GpucostError, SourceError, UsageError
@@ -46,7 +46,7 @@ class SlurmResult:
     purged: Period | None = None  # queried, but no longer kept
     failed: list[GpucostError] = field(default_factory=list)
 
-    def add(self, facts: Facts) -> None:
+    def add(self, facts: SlurmTable) -> None:
         """Count the rows of a fact table."""
         table, columns = facts
         self.facts[table] = len(next(iter(columns.values()), ()))
@@ -69,7 +69,7 @@ def import_files(
             )
     results = [SlurmResult(str(path)) for path in paths]
     with store.write() as con:
-        unnamed: list[Facts] = []
+        unnamed: list[SlurmTable] = []
         for path, result in zip(paths, results, strict=True):
             facts = _facts(path, form, result.notes, to_ms(now))
             if facts is None:
@@ -145,7 +145,7 @@ def _optional(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
 def _load_other(
     store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime
 ) -> None:
-    tables: list[Facts] = []
+    tables: list[SlurmTable] = []
     for name, ask in source.facts():
         try:
             facts = read_facts(ask(), name, form, Notes(), to_ms(now))
@@ -161,7 +161,7 @@ def _load_other(
             con.execute(_ATTRIBUTE_AGAIN)
 
 
-def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
+def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> SlurmTable | None:
     if path.suffix == ".gz":
         return None
     try:
@@ -224,7 +224,10 @@ WHERE cluster = $1 AND start_ms IS NOT NULL AND end_ms IS NULL AND elapsed_ms IS
 
 
 def _load_facts(
-    con: DuckDBPyConnection, all_facts: Sequence[Facts], form: SacctFormat, results: Sequence[SlurmResult]
+    con: DuckDBPyConnection,
+    all_facts: Sequence[SlurmTable],
+    form: SacctFormat,
+    results: Sequence[SlurmResult],
 ) -> None:
     """Assign rows without a cluster to the given cluster, or to the only cluster of the jobs."""
     if not all_facts:

@@ -23,12 +23,12 @@ from gpucost.records import frozen_dataclass
 
 Table = dict[str, list[Any]]
 # A table of the store, and its rows by column; the cluster is None if the text does not name it.
-Facts = tuple[str, Table]
+SlurmTable = tuple[str, Table]
 Rows = Iterator[JsonObject]
 Record = Mapping[str, str]
 
 
-def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
+def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> SlurmTable | None:
     """The facts of a text; None if it is of an unknown kind. Raises DataError if it cannot be read.
 
     Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d`

@@ -98,7 +98,7 @@ class PolicyAnswer(Shape):
 Idle = tuple[Sequence[Row], Collection[tuple[str, str]]]
 
 
-class Facts(NamedTuple):
+class PolicyFacts(NamedTuple):
     """The data that rules check.
 
     `pods` are the pods of the period; the capacity type of their node is None if the node was not up. `costs` are the
@@ -151,7 +151,7 @@ class OnDemand(_Rule):
 
     advice = "run it on spot, with checkpoints (gpucost whatif spot), or commit (gpucost whatif reserve)"
 
-    def check(self, facts: Facts) -> Checked:
+    def check(self, facts: PolicyFacts) -> Checked:
         workload_type = "batch" if self.kind == "spot_for_batch" else "training"
         pods = [pod for pod in facts.pods if pod["workload_type"] == workload_type and pod["capacity_type"]]
         classified = [pod for pod in pods if pod["capacity_type"] != "unknown"]
@@ -178,7 +178,7 @@ class IdleNotebooks(_Rule):
 
     advice = "stop idle notebooks, for example with Kubeflow's culling or JupyterHub's idle culler: gpucost whatif schedule"
 
-    def check(self, facts: Facts) -> Checked:
+    def check(self, facts: PolicyFacts) -> Checked:
         development = [pod for pod in facts.pods if pod["workload_type"] == "development"]
         notebooks = {(pod["cluster"], pod["uid"]): pod for pod in development}
         if not notebooks:
@@ -209,7 +209,7 @@ _KINDS: dict[str, type[BaseModel]] = {
 }
 
 
-class Rules(BaseModel):
+class PolicyRules(BaseModel):
     """A file of rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -238,7 +238,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """
     shipped = TableFile(None, shipped_rules(), _KINDS, _HINT)
     file = TableFile.read(path, _KINDS, _HINT) if path else shipped
-    rules = file.parsed(Rules).rules
+    rules = file.parsed(PolicyRules).rules
     file.unique("rules", [rule.name for rule in rules])
     return tuple(rules)
 
@@ -253,7 +253,7 @@ def check(
     period = query.period
     usage = read_usage(con, period.start_ms, period.end_ms, **query.filters)
     capacity = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
-    facts = Facts(
+    facts = PolicyFacts(
         pods=[{**pod, "capacity_type": capacity.get(pod["node_id"])} for pod in usage.pods],
         costs={
             tuple(row.keys.values()): (row.measures.allocated_gpu_hours, row.measures.cost)
@@ -295,7 +295,7 @@ def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Workload
     return advised_to_stay(SpotQuery(usage, market, config))
 
 
-def _checked(rule: Rule, facts: Facts) -> RuleResult:
+def _checked(rule: Rule, facts: PolicyFacts) -> RuleResult:
     pods = [pod for pod in facts.pods if rule.concerns(pod["namespace"])]
     missing, checked, violations = None, 0, list[Violation]()
     try:
