@@ -1,4 +1,4 @@
-"""The sample fleet that is shipped: its report and its bill in any two months, and where it will not be put."""
+"""The shipped sample fleet: its report and bill in any two months, and folders that it must not overwrite."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ BILLED, ESTIMATED = last_months(datetime(2026, 11, 21, tzinfo=UTC))
         (datetime(2026, 3, 31, 23, tzinfo=UTC), (2026, 1, 1)),
     ],
 )
-def test_it_shows_the_last_two_complete_months(now: datetime, first_day: tuple[int, int, int]) -> None:
+def test_demo_covers_the_last_two_complete_months(now: datetime, first_day: tuple[int, int, int]) -> None:
     billed, estimated = last_months(now)
     assert billed.start == datetime(*first_day, tzinfo=UTC)
     assert billed.end == estimated.start and estimated.end <= now
     assert billed.start.day == estimated.start.day == estimated.end.day == 1
 
 
-def test_the_fixture_covers_any_two_months_from_their_monday_on() -> None:
+def test_fixture_covers_any_two_months_from_a_monday() -> None:
     for month in range(1, 12 * 28):
         billed, estimated = last_months(datetime(2026 + month // 12, 1 + month % 12, 5, tzinfo=UTC))
         base = datetime.fromtimestamp(fixture.base_of(billed), UTC)
@@ -59,7 +59,7 @@ FEBRUARY, MARCH = last_months(datetime(2027, 4, 1, tzinfo=UTC))
 
 @pytest.fixture(scope="module")
 def moved(module_path: Path) -> Path:
-    """A folder with the bill and Slurm's files of February and March 2027."""
+    """A folder with the bill and the Slurm files of February and March 2027."""
     base_s = fixture.base_of(FEBRUARY)
     with fixture.opened(module_path) as con:
         fixture.write_bill(con, base_s, FEBRUARY, module_path)
@@ -78,19 +78,19 @@ SELECT min(line_item_usage_start_date)::VARCHAR, max(line_item_usage_end_date)::
 FROM (SELECT *, line_item_line_item_type AS kind FROM cur)"""
 
 
-def test_a_moved_bill_is_of_its_month_alone(moved: Path) -> None:
+def test_moved_bill_is_limited_to_its_month(moved: Path) -> None:
     with duckdb.connect() as con:
         con.read_parquet(str(moved / "cur-2027-02.parquet")).create_view("cur")
         ((start, end, repeated, of_whole_month, lasting, reserved, used),) = con.execute(_OF_CUR).fetchall()
     assert (start, end) == ("2027-02-01 00:00:00", "2027-03-01 00:00:00")
     assert repeated == 0
-    # the fees of reservations, their discounts, support, a credit, a refund, and six taxes
+    # reservation fees and their discounts, support, a credit, a refund, and six taxes
     assert of_whole_month == 13
     assert lasting == reserved == 2 * 24 * 28
     assert used == pytest.approx(2 * 24 * 28, abs=0.01)
 
 
-def test_moved_jobs_are_as_sacct_tells_of_them_at_the_end_of_the_period(moved: Path) -> None:
+def test_moved_jobs_match_sacct_output_at_the_end_of_the_period(moved: Path) -> None:
     head, *lines = (line.split(DELIMITER) for line in (moved / "slurm-jobs.psv").read_text().splitlines())
     rows = [dict(zip(FIELDS, line, strict=True)) for line in lines]
     start, end = FEBRUARY.start_ms // 1000, MARCH.end_ms // 1000
@@ -121,12 +121,12 @@ def check_report(config: Config, month: Period, sources: set[str]) -> ReportView
     return view
 
 
-# own nodes are on no bill
+# on-premises nodes are not billed
 SOURCES = [(BILLED, {"bill", "price_book"}), (ESTIMATED, {"price_book"})]
 
 
 @pytest.mark.parametrize(("month", "sources"), SOURCES)
-def test_its_report_is_worth_reading(demo: Config, month: Period, sources: set[str]) -> None:
+def test_demo_report_has_meaningful_figures(demo: Config, month: Period, sources: set[str]) -> None:
     check_report(demo, month, sources)
 
 
@@ -138,7 +138,7 @@ SELECT count(*) FILTER (pricing_category = 'Dynamic') > 0, count(*) FILTER (inst
 FROM charges"""
 
 
-def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Config) -> None:
+def test_demo_bill_has_every_charge_kind_and_reconciles(demo: Config) -> None:
     store = Store(demo.store)
     assert {kind for (kind,) in store.query("SELECT DISTINCT kind FROM charges")[1]} >= {*KINDS.split()}
     (row,) = store.query(COUNTED)[1]
@@ -146,17 +146,17 @@ def test_its_bill_has_what_a_bill_has_and_every_cent_is_accounted_for(demo: Conf
     account = reconciliation(demo, store, "2026-09")
     assert (account.problems, account.is_final, account.not_collected) == ((), True, ())
     assert [machine.name for machine in account.unbilled] == ["gpu01", "gpu02", "gpu03"]
-    # a machine that never joined its cluster, and somebody's own
+    # a machine that never joined its cluster, and a personal one
     assert {machine.instance_type for machine in account.unseen} == {"p5.48xlarge", "g5.4xlarge"}
 
 
-@pytest.mark.parametrize(("month", "told_by"), [(BILLED, None), (ESTIMATED, "2026-09")])
-def test_commitments_hold_in_both_months(demo: Config, month: Period, told_by: str | None) -> None:
+@pytest.mark.parametrize(("month", "month_of_bill"), [(BILLED, None), (ESTIMATED, "2026-09")])
+def test_commitments_apply_in_both_months(demo: Config, month: Period, month_of_bill: str | None) -> None:
     with Store(demo.store).read() as con:
         found = read_commitments(con, month.start_ms, month.end_ms)
-    assert found.month == told_by
+    assert found.month == month_of_bill
     assert {one.type for one in found.commitments} == {"Savings Plan", "Reserved Instance"}
-    # the plan pays for one and a half of the machines on demand
+    # the plan pays for one and a half on-demand machines
     assert found.covered["aws", "us-east-1", "p4d.24xlarge"].curve.mean == pytest.approx(24 / 15.84, abs=1e-3)
 
 
@@ -166,8 +166,8 @@ SELECT count(DISTINCT array_job_id) > 0, count(*) FILTER (len(nodes) = 2) > 0, c
 FROM slurm_runs"""
 
 
-def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
-    """Every ending, arrays, a job on two nodes, closed and reserved time, waits of both partitions, and preemption."""
+def test_demo_slurm_cluster_covers_all_slurm_features(demo: Config) -> None:
+    """Every final state, arrays, a job on two nodes, down and reserved time, waits in both partitions, preemption."""
     store = Store(demo.store)
     states = {state for (state,) in store.query("SELECT DISTINCT state FROM slurm_runs")[1]}
     assert states >= {*STATES.split()}
@@ -180,7 +180,7 @@ def test_its_slurm_cluster_has_what_slurm_has(demo: Config) -> None:
     assert view.node_totals.over_allocated_gpu_hours == 0
 
 
-def test_an_earlier_demo_makes_way_but_nothing_else_does(demo: Config, tmp_path: Path) -> None:
+def test_only_an_earlier_demo_is_overwritten(demo: Config, tmp_path: Path) -> None:
     earlier, other = tmp_path / "earlier", tmp_path / "other"
     shutil.copytree(demo.store.parent, earlier)
     (earlier / "cur-2025-12.parquet").touch()
@@ -193,7 +193,7 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(demo: Config, tmp_path:
     assert (other / "thesis.txt").exists()
 
 
-# with 28, 29, 30 and 31 days, of which the first begin on each day of the week, and a change of the clocks
+# months of 28, 29, 30 and 31 days that begin on each day of the week, and a clock change
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "today",
@@ -202,7 +202,7 @@ def test_an_earlier_demo_makes_way_but_nothing_else_does(demo: Config, tmp_path:
         *("2027-04-01", "2026-05-31", "2027-02-01", "2029-09-10", "2026-08-05", "2027-01-15"),
     ],
 )
-def test_it_is_as_good_in_any_two_months(today: str, tmp_path: Path) -> None:
+def test_demo_is_valid_in_any_two_months(today: str, tmp_path: Path) -> None:
     months = last_months(datetime.fromisoformat(today).replace(tzinfo=UTC))
     config = build(tmp_path, *months, lambda _: None)
     for month, (_, sources) in zip(months, SOURCES, strict=True):

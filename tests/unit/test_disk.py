@@ -1,4 +1,4 @@
-"""What is written: whole or not at all, and nothing left of what was killed."""
+"""Atomic writes, working folders of killed runs, file modes and the umask."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with disk.workplace(Path(sys.argv[1])) as folder:
 """
 
 
-def test_what_a_killed_run_left_is_removed_and_what_another_works_in_stays(tmp_path: Path) -> None:
+def test_folder_of_a_killed_run_is_removed_and_a_live_one_stays(tmp_path: Path) -> None:
     runs = [
         subprocess.Popen([sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
@@ -42,7 +42,7 @@ def test_what_a_killed_run_left_is_removed_and_what_another_works_in_stays(tmp_p
     runs[1].wait()
 
 
-def test_a_file_takes_its_place_whole_with_its_mode(tmp_path: Path) -> None:
+def test_atomic_write_replaces_the_whole_file_with_its_mode(tmp_path: Path) -> None:
     target = tmp_path / "a"
 
     def fail() -> None:
@@ -55,11 +55,11 @@ def test_a_file_takes_its_place_whole_with_its_mode(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     mask = os.umask(0o022)
     try:
-        for mode, told in ((0o666, 0o644), (disk.PRIVATE, 0o600)):
-            # whatever a store that is open meanwhile asks of its own files
+        for mode, expected in ((0o666, 0o644), (disk.PRIVATE, 0o600)):
+            # regardless of the umask that an open store sets for its own files
             with disk.private(disk.PRIVATE), disk.atomic_write(target, mode) as part:
                 part.write_text("whole")
-            assert (target.read_text(), target.stat().st_mode & 0o777) == ("whole", told)
+            assert (target.read_text(), target.stat().st_mode & 0o777) == ("whole", expected)
             target.unlink()
     finally:
         os.umask(mask)
@@ -70,7 +70,7 @@ def test_a_file_takes_its_place_whole_with_its_mode(tmp_path: Path) -> None:
     assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o640)
 
 
-def test_the_umask_is_back_when_the_last_thread_is_done() -> None:
+def test_umask_is_restored_after_the_last_thread() -> None:
     mask = os.umask(0o022)
     try:
         turns = threading.Barrier(2)

@@ -1,4 +1,4 @@
-"""Pages say what the program does: commands, settings, series, alerts and metrics; and what init writes shows every key."""
+"""Docs match the program (commands, settings, series, alerts, metrics), and the starter config shows every key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEDULING = (ROOT / "docs" / "scheduling.md").read_text(encoding="utf-8")
 ACTIONS = (ROOT / "docs" / "github-actions.md").read_text(encoding="utf-8")
 STARTER = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
 
-# kube-state-metrics' newer spelling of eks.amazonaws.com/capacityType, and a label without a domain
+# the newer kube-state-metrics spelling of eks.amazonaws.com/capacityType, and a label without a domain
 OTHER_SPELLINGS = {"label_eks_amazonaws_com_capacity_type", "label_node_lifecycle"}
 
 
@@ -46,8 +46,8 @@ def test_generated_pages_are_current(name: str, page: Any) -> None:
     assert written == page().rstrip("\n") + "\n", "run: python -m tests.doc_pages docs"
 
 
-def test_every_command_of_recipes_can_be_parsed() -> None:
-    """Those of crontabs, units and manifests; examples of a shell have a test of their own."""
+def test_every_command_in_recipes_can_be_parsed() -> None:
+    """Commands in crontabs, units and manifests; test_examples.py covers shell examples."""
     recipes = [
         *_commands(MONITORING),
         *_commands(SCHEDULING),
@@ -58,7 +58,7 @@ def test_every_command_of_recipes_can_be_parsed() -> None:
         parse(shlex.split(line, comments=True))
 
 
-def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() -> None:
+def test_metrics_page_names_all_collected_and_checked_metrics() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     collected = {selector.metric for selector in selectors(Config().activity)}
     assert {metric for metric in collected if f"`{metric}`" not in page} == set()
@@ -74,7 +74,7 @@ def test_the_page_of_metrics_names_everything_that_is_collected_and_checked() ->
 
 
 def test_metrics_that_inventory_reads_are_collected_and_documented() -> None:
-    """Each name in its SQL is one that is asked for, and each pattern of names is one of some that are."""
+    """Each metric name or pattern in the SQL of the inventory matches a collected metric."""
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     collected = {selector.metric for selector in selectors(Config().activity)}
     texts = [
@@ -86,14 +86,14 @@ def test_metrics_that_inventory_reads_are_collected_and_documented() -> None:
         for name in re.findall(r"'((?:kube|node_boot|actions|kueue|karpenter|DCGM)_[^' ]*[^'_ ])'", text)
     }
     assert len(read) > 20
-    read.discard(FAMILY_SAMPLES)  # what a server has samples of, in the store's own words
-    read -= {"kube_resourcequota", "kube_limitrange"}  # left out: stores of older versions contain them
+    read.discard(FAMILY_SAMPLES)  # the store's own name, not a metric
+    read -= {"kube_resourcequota", "kube_limitrange"}  # only stores of older versions contain them
     assert {name for name in read if not any(re.fullmatch(name, metric) for metric in collected)} == set()
     matched = {metric for name in read for metric in collected if re.fullmatch(name, metric)}
     assert {metric for metric in matched if f"`{metric}" not in page} == set()
 
 
-def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the_defaults() -> None:
+def test_starter_config_has_every_key_and_the_real_defaults() -> None:
     mentioned = set(re.findall(r"^(?:# )?([a-z_]+) = ", STARTER, re.M))
     assert {key.rpartition(".")[2] for key in all_keys(Config)} <= mentioned
     names = r"timeout_seconds|concurrency|max_samples|cluster_label|\w+_metric|share|min_measured"
@@ -117,14 +117,14 @@ def test_the_starting_file_mentions_every_key_and_its_commented_defaults_are_the
     assert of_mlflow == {key: shown[key] for key in of_mlflow}
 
 
-def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Path) -> None:
+def test_starter_config_loads_with_every_key_uncommented(tmp_path: Path) -> None:
     text = (
         STARTER.replace("@url@", "http://prometheus:9090")
         .replace("@timezone@", "UTC")
         .replace("@store@", "gpucost.duckdb")
     )
     bare = re.sub(r"^# (?=\[|[a-z_]+ = )", "", text, flags=re.M)
-    # one login is enough, and one way to give a password
+    # keep one login and one way to give its password
     one_login = re.sub(r"^(bearer_token_env|bearer_token_file|password_env) = .*$", "", bare, flags=re.M)
     file = tmp_path / "gpucost.toml"
     file.write_text(one_login)
@@ -134,14 +134,14 @@ def test_the_starting_file_loads_with_every_commented_key_in_force(tmp_path: Pat
     assert config.model_copy(update={"prometheus": [], "teams": []}).idle == Config().idle
 
 
-def test_the_page_names_all_that_is_exported() -> None:
+def test_monitoring_page_names_all_exported_series_and_alerts() -> None:
     budgets = [Budget(name="all", amount=Decimal(1)), Budget(name="a", team="a", amount=Decimal(1))]
     alerts = re.findall(r"alert: (\S+)", alerting_rules(Config(budgets=budgets), date(2026, 10, 1)))
     series = re.findall(r"record: (\S+)", recording_rules(Config(), RulePrices((), "")))
     assert series and alerts
-    # `gpucost:pod_gpus:allocated`, `:active` names both
+    # `gpucost:pod_gpus:allocated`, `:active` names two series
     short = re.sub(r"`(gpucost:\w+):(\w+)`((?:, `:\w+`)+)", lambda found: _long(*found.groups()), MONITORING)
-    inner = {"gpucost:node:info", "gpucost:instance_price:per_hour"}  # what others are made from
+    inner = {"gpucost:node:info", "gpucost:instance_price:per_hour"}  # intermediate series
     names = {*series, *alerts, *openmetrics._HELP} - inner
     assert {name for name in names if f"`{name}`" not in short} == set()
 
@@ -150,7 +150,7 @@ def _long(base: str, first: str, more: str) -> str:
     return " ".join(f"`{base}:{state}`" for state in (first, *re.findall(r"`:(\w+)`", more)))
 
 
-INVENTED = "gpucost/questions/pods/__init__.py"  # the example of CONTRIBUTING
+INVENTED = "gpucost/questions/pods/__init__.py"  # example in CONTRIBUTING
 
 
 def test_stages_and_paths_in_the_docs_exist() -> None:

@@ -1,4 +1,4 @@
-"""Every `gpucost …` line of README and docs can be parsed, and runs on the sample fleet, but for what needs more than that."""
+"""Every `gpucost …` line in README and docs can be parsed, and runs on the sample fleet unless it needs more."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from gpucost.questions.request import Request
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHOWN_AS_TEXT = ("text", "python", "toml", "yaml", "ini", "crontab", "json")
-# Lines that begin so are parsed and not run, and why.
+# Prefixes of lines that are parsed but not run, with the reason.
 NOT_RUN = """
-init  # asks, and looks for a server
-demo  # makes the sample that the others run on; tests/unit/test_demo.py has it
+init  # prompts, and looks for a server
+demo  # builds the sample that the others run on; see tests/unit/test_demo.py
 collect prometheus  # needs a server
 collect slurm  # needs Slurm or its files
-collect aws  # needs a bill of one's own
-collect gcp  # needs a bill of one's own
-collect azure  # needs a bill of one's own
-collect focus  # needs a bill of one's own
-collect spot  # needs a cloud, or files of one
+collect aws  # needs a bill
+collect gcp  # needs a bill
+collect azure  # needs a bill
+collect focus  # needs a bill
+collect spot  # needs a cloud or its files
 collect prices  # needs a cloud
-collect progress epochs.csv  # needs a file of one's own
+collect progress epochs.csv  # needs a file
 collect progress  # needs a server
-lake  # needs a bucket or a disk of one's own; tests/unit/test_lake.py has them
+lake  # needs a bucket or a folder; see tests/unit/test_lake.py
 report --month 2026-10 --lake s3:  # needs a bucket
-notify  # sends; tests/unit/test_notify_message.py has the messages
-prices history  # needs collected spot prices; the sample has none
-whatif tokens --month 2026-10 --peak-factor  # needs a bill of bought tokens; the sample has none
+notify  # sends messages; see tests/unit/test_notify_message.py
+prices history  # needs collected spot prices, which the sample lacks
+whatif tokens --month 2026-10 --peak-factor  # needs a token bill, which the sample lacks
 export alerts --config prod.toml  # needs another config
 export dashboard --config prod.toml  # needs another config
 export openmetrics --pushgateway  # needs a Pushgateway
 chargeback --month 2026-10 --out /srv/chargeback --collect  # collects
-chargeback verify  # needs the bundle of a month; tests/unit/test_chargeback.py has some
-sql - < question.sql  # needs a file of one's own
+chargeback verify  # needs a monthly bundle; see tests/unit/test_chargeback.py
+sql - < question.sql  # needs a file
 store info --store october.duckdb  # needs another store
 store compact --store october.duckdb  # needs another store
 queue --last 7d --queue research  # needs a queue of that name
 queue --month 2026-10 --queue research  # needs a queue of that name"""
-# What a command ends with on the sample, where its budget is exceeded, a rule broken, or a month's bill is not there.
+# Exit codes on the sample: a budget is exceeded, a policy is violated, or the bill of a month is missing.
 ENDS_WITH = {"budget check": 3, "policy check": 3, "chargeback --month 2026-09": 0, "chargeback": 4}
 
 
 def examples(page: Path) -> list[str]:
-    """Command lines in the blocks of a page, fenced or indented, and in its tables, without `gpucost`."""
+    """Command lines, without `gpucost`, in the fenced or indented blocks and the tables of a page."""
     found, fence = [], None
     for line in page.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         if mark := re.match(r"\s*```(\w*)", line):
@@ -74,7 +74,7 @@ EXAMPLES = {page: examples(page) for page in PAGES}
 
 
 def words_of(line: str) -> tuple[list[str], str | None]:
-    """The words of a command, and the file that its output goes to."""
+    """The words of a command, and the file to which its output is redirected."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="<>|")
     lexer.whitespace_split = True
     words = list(lexer)
@@ -92,7 +92,7 @@ def program() -> Any:
 
 
 def parse(words: list[str]) -> None:
-    """Raises click's UsageError where a command, option or value is none."""
+    """Raise click's UsageError if a command, option or value is invalid."""
     command = program()
     while hasattr(command, "commands"):
         has_own = DEFAULT in command.commands and words[:1] not in [[name] for name in command.commands]
@@ -102,7 +102,7 @@ def parse(words: list[str]) -> None:
 
 @pytest.fixture
 def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the sample's folder, in which commands run, and whatever they name by a path from the root."""
+    """A copy of the sample folder as working directory, with the files that examples name by an absolute path."""
     assert demo.path is not None
     folder = tmp_path / "sample"
     shutil.copytree(demo.path.parent, folder)
@@ -116,7 +116,7 @@ def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return folder
 
 
-#: Of the README's, what takes seconds: it runs with all pages.
+#: README commands that take seconds; they run in the slow test of all pages.
 HEAVY = (
     "chargeback",
     "diff",
@@ -131,7 +131,7 @@ ALL = [pytest.param(page, (), id=page.name, marks=pytest.mark.slow) for page in 
 
 @pytest.mark.parametrize(
     ("page", "left_out"),
-    [pytest.param(PAGES[0], HEAVY, id="what is quick of the README", marks=pytest.mark.ci), *ALL],
+    [pytest.param(PAGES[0], HEAVY, id="fast README examples", marks=pytest.mark.ci), *ALL],
 )
 def test_examples_run_on_the_sample(page: Path, left_out: tuple[str, ...], sample: Path) -> None:
     failed = []
@@ -163,7 +163,7 @@ def test_every_example_can_be_parsed() -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name
 )
-def test_settings_in_the_docs_are_settings(page: Path, tmp_path: Path) -> None:
+def test_settings_in_the_docs_are_valid(page: Path, tmp_path: Path) -> None:
     for block in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
         file = tmp_path / "gpucost.toml"
         file.write_text(block, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`gpucost explain team`, `namespace`, `workload`: from a figure to the bill's rows; what is said to be billed and what not."""
+"""`gpucost explain team`, `namespace`, `workload`: from a figure to the rows of the bill; billed and estimated cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_MONEY = Decimal(0)
 
 @pytest.fixture
 def fleet(partly_billed: Billed) -> Billed:
-    """Three nodes, of which n3, the spot one, is on no bill yet."""
+    """Three nodes; the spot node n3 is not billed yet."""
     return partly_billed
 
 
@@ -62,7 +62,7 @@ def test_every_sum_adds_up_to_the_report(fleet: Billed, namespace: str) -> None:
             assert (node.machine_id or "").endswith(machine.instance_key)
 
 
-def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estimate(fleet: Billed) -> None:
+def test_bill_rows_match_the_file_and_unbilled_nodes_are_estimated(fleet: Billed) -> None:
     answer = explained(fleet, rows=10_000, namespaces=("train",))
     (node,) = answer.nodes
     (machine,) = node.bill
@@ -71,7 +71,7 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     assert all(machine.instance_key in lines[row.source_row] for row in machine.first_rows)
     assert sum(row.instance_hours or 0 for row in machine.first_rows) == pytest.approx(machine.instance_hours)
     assert {price.price_source for price in node.prices} == {*answer.workloads[0].price_sources} == {"bill"}
-    # n2 ran ten minutes in its first hour before it was a node: they are billed, and no part of its cost
+    # n2 ran for ten minutes before it joined the cluster: billed, but not part of its cost
     later = next(node for node in explained(fleet, namespaces=("serve",)).nodes if node.node == "n2")
     assert later.bill[0].cost and round(later.bill[0].cost - later.node_cost, 6) == Decimal("3.66")
     answer = explained(fleet, namespaces=("batch",))
@@ -84,8 +84,8 @@ def test_rows_of_the_bill_are_those_of_the_file_and_what_none_covers_is_an_estim
     estimated, billed = view.totals.estimated_cost, view.coverage.billed_cost
     assert estimated == sum(row.measures.estimated_cost for row in view.rows)
     assert billed + view.coverage.estimated_cost == view.node_totals.node_cost
-    said = f"${billed:,.2f}; ${estimated:,.2f} are an estimate until the bill is collected"
-    assert said in " ".join(terminal.render(view, 120, color=False).split())
+    sentence = f"${billed:,.2f}; ${estimated:,.2f} are an estimate until the bill is collected"
+    assert sentence in " ".join(terminal.render(view, 120, color=False).split())
     assert report(fleet, namespaces=("serve",)).coverage.estimated_cost == 0
 
 
@@ -93,9 +93,7 @@ def line(fleet: Billed, words: str) -> str:
     return f"explain {words} --config {fleet.folder}/gpucost.toml"
 
 
-def test_the_pods_of_a_team_and_what_is_no_part_of_its_cost(
-    fleet: Billed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_team_has_its_pods_and_cost_outside_node_life(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = run(line(fleet, "team serve --top 1 --rows 1")).stdout
     assert re.search(r"time outside the node's life or this period +-\$3\.66\n", text)
@@ -106,7 +104,7 @@ def test_the_pods_of_a_team_and_what_is_no_part_of_its_cost(
     assert all(pod["devices"] for pod in found["pods"])
 
 
-def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed) -> None:
+def test_days_add_up_and_changed_prices_of_a_node_are_listed(fleet: Billed) -> None:
     month, first, second, serve = (
         answer(line(fleet, f"namespace {words}"))
         for words in (
@@ -125,7 +123,7 @@ def test_one_day_and_each_price_of_a_node_whose_price_changes(fleet: Billed) -> 
         assert (f"{prices} more prices: --rows {prices}" in text) is (rows == 0)
 
 
-def test_a_workload_down_to_its_pods(fleet: Billed) -> None:
+def test_workload_is_explained_down_to_its_pods(fleet: Billed) -> None:
     view = report(fleet, "namespace", "workload")
     row = max((row for row in view.rows if row.kind == "allocated"), key=lambda row: row.measures.cost)
     name, space = row.keys["workload"] or "", row.keys["namespace"] or ""
@@ -153,5 +151,5 @@ namespace serve --cluster nowhere                | 1 | no cluster 'nowhere'
 
 
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(REFUSED))
-def test_what_cannot_be_explained_is_said(fleet: Billed, words: str, code: str, message: str) -> None:
+def test_unknown_subject_or_period_is_an_error(fleet: Billed, words: str, code: str, message: str) -> None:
     check_end(line(fleet, words), code, message)

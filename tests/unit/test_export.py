@@ -1,4 +1,4 @@
-"""`gpucost export`: metrics with the figures of the report, rules, dashboards and manifests; wrong input in words."""
+"""`gpucost export`: metrics with the figures of the report, rules, dashboards and manifests; errors for invalid input."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _values(text: str, name: str, **labels: str) -> list[float]:
     return [one.value for one in samples if one.name == name and labels.items() <= one.labels.items()]
 
 
-def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store: Path) -> None:
+def test_metrics_have_the_figures_of_the_report_and_the_last_full_day(store: Path) -> None:
     text, document = metrics(store), answer(f"report --store {store} --month 2026-10")
     of_month, of_day = (partial(_values, text, period=name) for name in ("month_to_date", "last_day"))
     states = ("active", "idle", "unmeasured")
@@ -63,7 +63,7 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
     price = of_month("gpucost_gpu_price_per_hour", gpu_model="A100", capacity_type="spot")
     assert price == [pytest.approx(1.17)]
     second = datetime(2026, 10, 2, tzinfo=UTC).timestamp()
-    # 60 hours of October were collected: two days and a half
+    # 60 hours of October were collected: two and a half days
     assert of_day("gpucost_period_start_timestamp_seconds") == [second]
     assert of_month("gpucost_period_end_timestamp_seconds") == [second + 36 * 3600]
     assert of_month("gpucost_period_elapsed_ratio") == [pytest.approx(60 / 744)]
@@ -74,11 +74,9 @@ def test_metrics_hold_the_figures_of_the_report_and_of_the_last_whole_day(store:
 UNITS = words("not_collected_seconds=seconds fleet_spot_ratio=ratio team_gpu_hours=gpu_hours team_cost=")
 
 
-def test_metrics_are_read_by_both_parsers_whatever_the_names_and_have_help_type_and_unit(
-    store: Path, tmp_path: Path
-) -> None:
+def test_metrics_parse_in_both_formats_with_help_type_and_unit(store: Path, tmp_path: Path) -> None:
     text = metrics(store)
-    # and are written into a file in one step
+    # a file is written atomically
     target = tmp_path / "gpucost.prom"
     target.write_text("old")
     assert metrics(store, f"--month 2026-10 -o {target}") == ""
@@ -105,7 +103,7 @@ WRONG = """
 
 
 @pytest.mark.parametrize(("options", "code", "message"), text_rows(WRONG))
-def test_wrong_options_of_openmetrics(store: Path, options: str, code: str, message: str) -> None:
+def test_invalid_openmetrics_options_are_errors(store: Path, options: str, code: str, message: str) -> None:
     check_end(f"export openmetrics {options} --store {store}", code, message)
 
 
@@ -116,12 +114,12 @@ def rules_of(name: str) -> list[dict[str, Any]]:
 PRICED = """
 INSERT INTO node_prices SELECT node_id, up_from_ms, up_to_ms, 24.48, 'price_book', NULL, NULL FROM nodes;
 UPDATE nodes SET instance_type = NULL WHERE node IN ('a100-1', 'l4-new');
--- one name in two clusters: rules cannot tell them apart, and must not contradict themselves
+-- the same name in two clusters: rules cannot distinguish them, and must not contradict each other
 UPDATE nodes SET node = 'a100-1', cluster = 'other' WHERE node = 'l4-new';
 """
 
 
-def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
+def test_rules_use_the_prices_of_the_store(store: Path) -> None:
     path = changed(store, "priced", PRICED)
     rules = rules_of(f"recording-rules --store {path}")
     prices = [(rule["record"], rule["expr"], rule["labels"]) for rule in rules if "labels" in rule]
@@ -132,7 +130,7 @@ def test_rules_hold_the_prices_of_the_store(store: Path) -> None:
     )
 
 
-def test_rules_without_a_store_hold_the_prices_of_the_catalog() -> None:
+def test_rules_without_a_store_use_catalog_prices() -> None:
     rules = rules_of("recording-rules")
     labels = [rule["labels"] for rule in rules if rule["record"] == "gpucost:instance_price:per_hour"]
     assert {"instance_type": "p4d.24xlarge", "capacity_type": "on_demand"} in labels
@@ -154,7 +152,7 @@ team = "a b"
 amount = 10
 """
 ALERTS = "[alerts]\nidle_percent = 2\nidle_ratio = 0.4\nidle_hours = 12\nspot_ratio = 0.3\n"
-# thresholds of alerts alone win over those of reports
+# thresholds in [alerts] override the thresholds of reports
 THRESHOLDS = {
     BUDGETS: "GpuIdle [45m]) < 7.5 | QueueWait > 1200 | SpotShareLow < 0.6 | BudgetPace > 1234.5",
     ALERTS: "GpuIdle [60m]) < 2 | IdleShareHigh [12h:5m]) > 0.4 | SpotShareLow < 0.3",
@@ -162,7 +160,7 @@ THRESHOLDS = {
 
 
 @pytest.mark.parametrize("config", THRESHOLDS, ids=["budgets", "alerts"])
-def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path, config: str) -> None:
+def test_alerts_use_the_thresholds_of_the_config(tmp_path: Path, config: str) -> None:
     assert not [rule for rule in rules_of("alerts") if "Budget" in rule["alert"]]
     (tmp_path / "gpucost.toml").write_text(REPORTS + config)
     rules = {rule["alert"].removeprefix("Gpucost"): rule for rule in rules_of("alerts")}
@@ -176,13 +174,13 @@ def test_thresholds_of_the_config_stand_in_the_alerts(tmp_path: Path, config: st
         assert rules["TeamBudgetPace"]["labels"] == {"budget": "theirs", "team": "a b", "severity": "page"}
 
 
-# a slash begins a new line
+# a slash separates lines
 SETTINGS = """
 [alerts] / idle_ratio = 1 | 1 | alerts.idle_ratio
 [alerts] / idle_minutes = 0 | 1 | alerts.idle_minutes
 [alerts] / queue_wait_minutes = 171 | 1 | alerts.queue_wait_minutes
 [[budgets]] / name = 'a' / amount = -1 | 1 | budgets[0].amount
-[alerts] / labels = { 'a-b' = 'x' } | 1 | a-b is no label name
+[alerts] / labels = { 'a-b' = 'x' } | 1 | invalid label name a-b
 [alerts] / idle_minute = 5 | 1 | did you mean alerts.idle_minutes?
 [prometheus] / cluster_label = 'a)b' | 2 | invalid label name 'a)b'
 [activity] / device_metric = 'a b' | 2 | invalid metric name 'a b'
@@ -190,7 +188,7 @@ SETTINGS = """
 
 
 @pytest.mark.parametrize(("section", "code", "message"), text_rows(SETTINGS))
-def test_wrong_settings(tmp_path: Path, section: str, code: str, message: str) -> None:
+def test_invalid_settings_are_errors(tmp_path: Path, section: str, code: str, message: str) -> None:
     (tmp_path / "gpucost.toml").write_text(section.replace(" / ", "\n"))
     check_end("export recording-rules", code, message)
 
@@ -203,18 +201,18 @@ def changed(store: Path, name: str, sql: str) -> Path:
     return path
 
 
-def test_a_fleet_without_nodes_costs_nothing_which_is_no_failure(store: Path) -> None:
+def test_fleet_without_nodes_has_zero_cost(store: Path) -> None:
     idle = changed(store, "idle", "UPDATE collected SET to_ms = to_ms + 40 * 86400000::BIGINT")
     text = metrics(idle, "--month 2026-11")
     for name in ("cost", "unallocated_cost", "capacity_gpu_hours", "idle_cost"):
         assert _values(text, f"gpucost_fleet_{name}") == [0, 0]
     assert "gpucost_team_cost" not in text
     assert list(openmetrics_families(text))
-    # what was never collected is not nothing
+    # a month that was never collected is an error, not zero
     run(f"export openmetrics --store {store} --month 2026-11", 1)
 
 
-def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_month_without_data_yet_is_skipped(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     november = datetime(2026, 11, 1, tzinfo=UTC)
     october = changed(store, "october", f"UPDATE collected SET to_ms = {int(november.timestamp()) * 1000}")  # noqa: S608
     monkeypatch.setattr("gpucost.questions.request.Request.now", november.replace(hour=2))
@@ -223,7 +221,7 @@ def test_month_without_data_yet_is_left_out(store: Path, monkeypatch: pytest.Mon
     assert _values(result.stdout, "gpucost_fleet_cost") == [0]
 
 
-def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
+def test_unused_fleet_has_metrics(tmp_path: Path) -> None:
     fleet = sample(hours=48)
     fleet.rows["cost_hourly"] = [row for row in fleet.rows["cost_hourly"] if row[0] == "unallocated"]
     fleet.write(tmp_path / "unused.duckdb")
@@ -234,7 +232,7 @@ def test_a_fleet_that_nobody_uses_has_its_figures(tmp_path: Path) -> None:
     assert of_month("gpucost_fleet_capacity_gpu_hours") == [21 * 48]
 
 
-def test_every_panel_of_the_dashboard_has_its_place_and_its_query() -> None:
+def test_dashboard_panels_have_queries_and_do_not_overlap() -> None:
     made = json.loads(dashboard(Config(currency="AED")))
     panels = made["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -258,7 +256,7 @@ def test_quoted_text_is_read_back_by_yaml(text: str) -> None:
     assert yaml.safe_load(f"key: {quoted(text)}")["key"] == text
 
 
-def test_text_is_no_template_of_prometheus() -> None:
+def test_text_is_escaped_for_prometheus_templates() -> None:
     assert literal("a {{ b") == 'a {{ "{{" }} b'
 
 
@@ -271,10 +269,10 @@ WRONG_VALUES = """{"immage": "a"}
 {"jobs": {"a": {"schedule": "daily", "run": [["x"]]}}}"""
 
 
-def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
+def test_chart_values_match_its_schema(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     out = tmp_path / "charts" / "gpucost"
-    for _ in range(2):  # the second run writes it anew
+    for _ in range(2):  # the second run overwrites the chart
         assert run(f"{CHART} {out}").stdout == ""
     about, values = (yaml.safe_load((out / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
     assert about["version"] == about["appVersion"] == __version__
@@ -289,16 +287,16 @@ def test_the_chart_has_values_that_its_own_schema_takes(tmp_path: Path) -> None:
     (of_docs,) = re.findall(r"```yaml\n(.*?)```", scheduling, re.S)
     more = yaml.safe_load(of_docs)
     jsonschema.validate(values | more, schema)
-    # what its jobs run are commands, and its config is one
+    # its jobs run valid commands, and its config loads
     for job in (*values["jobs"].values(), *more["jobs"].values()):
-        for told in job["run"]:
-            run(shlex.join([*told, "--help"]))
+        for line in job["run"]:
+            run(shlex.join([*line, "--help"]))
     (tmp_path / "own.toml").write_text(values["config"])
     config = load_config(tmp_path / "own.toml", environ={})
     assert config.prometheus[0].url == "http://prometheus-operated.monitoring:9090"
 
 
-def test_a_chart_of_others_stays_as_it_is(tmp_path: Path) -> None:
+def test_foreign_files_are_never_overwritten_by_a_chart(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     theirs.mkdir()
     (theirs / "Chart.yaml").write_text("apiVersion: v2\nname: prometheus\n")

@@ -1,4 +1,4 @@
-"""Findings by themselves: who comes first, patches for Kubernetes, and hours that a service needs."""
+"""Findings without a fleet: ranking, patches for Kubernetes, and the hours that a service needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ D = Decimal
 MONTH = Period(datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
 
 
-def test_names_fit_globs_and_words_are_safe_for_a_shell() -> None:
+def test_names_match_globs_and_commands_are_quoted_for_a_shell() -> None:
     names = ["Job/a", "Job/a-1", "Job/a-12", "Job/ab-1", "Job/b-1", "Pod/a-1", "Job/[x]-1"]
     assert is_fitting("Job/a", "a") and is_fitting("Job/a-1", "a-*") and not is_fitting("Job/a", "b")
     for glob in (*names, *["Job/a-*", "Job/*", "*", "*-1", "Job/?-1", "Job/[ab]-1", "Pod/z*"]):
@@ -74,7 +74,7 @@ def _result(saving: str, needs_work: str = "0", freed: str = "0") -> WhatIfResul
 def _found(
     candidates: list[Finding], answers: dict[WhatIfQuery, WhatIfResult], months: str, words: tuple[str, ...]
 ) -> Findings:
-    """Findings of at least 50 a month."""
+    """Findings that save at least 50 a month."""
     proposed = [answered(one, answers, D(months), D(50), words) for one in candidates]
     return Findings.of(*ranked(proposed, D(50)), MONTH, "USD", D(50))
 
@@ -88,16 +88,16 @@ CANDIDATES = {
     "free": _candidate("between_jobs"),
     "more free": _candidate("between_jobs", waste=90),
 }
-# the first kind in line takes the workload, and a small one leaves it; two buckets of a workload are two findings; free GPUs
-# belong to no workload; of several what-ifs one that saves more; half a month of saving counts twice; a saving that needs work
-# first is a bound that its command shows
+# The first kind in order gets the workload unless its saving is too small. Two buckets of a workload are two findings. Free GPUs
+# do not belong to a workload. The what-if with the highest saving wins. The saving of half a month counts twice. A saving that
+# needs work first is an upper bound, which its command shows.
 RANKED = """
     first in line | stalled free spot notebook | 60  | 900   | 1   | 0 | idle_notebook 60 60 False schedule; \
 between_jobs 100 100 True None
     buckets       | stalled failed     |     |       | 1   | 0 | data_stall 100 100 True None; \
 lost_work 100 100 True None
     too small     | spot notebook      | 40  | 900   | 1   | 1 | on_demand_training 900 900 False spot
-    not asked     | free spot notebook | 40  |       | 1   | 1 | between_jobs 100 100 True None
+    no answer     | free spot notebook | 40  |       | 1   | 1 | between_jobs 100 100 True None
     several       | more_free smaller free | 70 | 300 | 1  | 0 | over_provisioned 300 300 False spot; \
 between_jobs 100 100 True None; between_jobs 90 90 True None
     half a month  | notebook           | 30  |       | 0.5 | 0 | idle_notebook 30 60 False schedule
@@ -109,20 +109,20 @@ between_jobs 100 100 True None; between_jobs 90 90 True None
 @pytest.mark.parametrize(
     ("candidates", "ask", "other", "months", "passed_over", "expected"), named_rows(RANKED)
 )
-def test_findings_are_ranked_and_no_work_counts_twice(
+def test_findings_are_ranked_and_each_workload_counts_once(
     candidates: str, ask: str, other: str, months: str, passed_over: str, expected: str
 ) -> None:
-    """What schedules and spot save; each finding saves at least 50 a month."""
+    """Rank findings, given the savings of schedules (ask) and spot (other); each must save at least 50 a month."""
     answers = {question: _result(*text.split(",")) for question, text in ((ASK, ask), (OTHER, other)) if text}
     chosen = [CANDIDATES[name.replace("_", " ")] for name in candidates.split()]
     found = _found(chosen, answers, months, ("--month", "2026-02"))
-    told = listed(found.findings, "kind saving saving_per_month is_bound command")
-    assert told.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
+    listing = listed(found.findings, "kind saving saving_per_month is_bound command")
+    assert listing.replace("gpucost whatif ", "").replace(" --month 2026-02", "") == expected
     assert found.passed_over == int(passed_over)
     assert found.saving_per_month == sum(one.saving_per_month for one in found.findings if not one.is_bound)
 
 
-def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -> None:
+def test_findings_that_save_cash_free_their_workloads() -> None:
     answers = {ASK: _result("100"), OTHER: _result("0", freed="100")}
     empty = replace(_candidate("empty_nodes", questions=(ASK,)), empty=frozenset({"on_demand"}))
     chosen = [
@@ -137,7 +137,7 @@ def test_what_saves_cash_frees_its_workloads_and_advice_to_commit_frees_none() -
     assert found.freed == Freed(frozenset({("c", "n", "idle")}), frozenset({"on_demand"}))
 
 
-def test_finding_of_several_namespaces_is_about_each_of_them() -> None:
+def test_finding_of_several_namespaces_matches_each_of_them() -> None:
     notebooks = replace(
         _candidate("idle_notebook"),
         namespace=None,
@@ -157,7 +157,7 @@ def test_finding_of_several_namespaces_is_about_each_of_them() -> None:
         assert len(found.narrowed(WorkloadSelection(**about)).findings) == count, about
 
 
-def test_patches_ask_for_the_size_that_was_used() -> None:
+def test_patches_request_the_used_size() -> None:
     smaller = yaml.safe_load(patches.smaller_request("Deployment/chat", "web", 4, 2) or "")
     (container,) = smaller["spec"]["template"]["spec"]["containers"]
     assert (smaller["kind"], smaller["metadata"]["namespace"], container["resources"]) == (
@@ -184,14 +184,14 @@ INJECTED = "web\n---\nkind: ClusterRoleBinding\nx: y"
         ("chat", "we\u202eb"),
     ],
 )
-def test_names_that_kubernetes_does_not_allow_add_nothing_to_patches(name: str, namespace: str) -> None:
+def test_names_that_kubernetes_rejects_are_left_out_of_patches(name: str, namespace: str) -> None:
     assert patches.scaled_down(f"Deployment/{name}", namespace, *DAYTIME, replicas=2) is None
     assert patches.smaller_request(f"Deployment/{name}", namespace, 4, 2) == patches.smaller_request(
         "Job/a", "ml", 4, 2
     )
 
 
-def test_names_that_yaml_reads_as_other_values_stay_names() -> None:
+def test_names_that_look_like_other_yaml_values_stay_strings() -> None:
     down = next(yaml.safe_load_all(patches.scaled_down("Deployment/123", "true", *DAYTIME, replicas=2) or ""))
     smaller = yaml.safe_load(patches.smaller_request("StatefulSet/null", "1e3", 4, 2) or "")
     assert down["metadata"] == {"name": "123-down", "namespace": "true"}
@@ -207,7 +207,7 @@ OFFICE = """
 
 
 @pytest.mark.parametrize(("hours", "days", "expected"), text_rows(OFFICE))
-def test_office_hours_as_cron_has_them(hours: str, days: str, expected: str) -> None:
+def test_office_hours_become_cron_schedules(hours: str, days: str, expected: str) -> None:
     text = patches.scaled_down("Deployment/chat", "web", "Europe/Berlin", hours, days, replicas=6)
     found = []
     for job in yaml.safe_load_all(text or ""):
@@ -218,7 +218,7 @@ def test_office_hours_as_cron_has_them(hours: str, days: str, expected: str) -> 
     assert ", ".join(found) == expected
 
 
-def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> None:
+def test_patch_placeholders_are_invalid_kubernetes_names() -> None:
     pool = yaml.safe_load(patches.fewer_nodes(76) or "")
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": 76}
     down = next(yaml.safe_load_all(patches.scaled_down("StatefulSet/a", "web", *DAYTIME, replicas=2) or ""))
@@ -229,7 +229,7 @@ def test_patches_have_measured_numbers_or_names_that_kubernetes_refuses() -> Non
         smaller["spec"]["template"]["spec"]["containers"][0]["name"],
     )
     assert not any(re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) for name in names), names
-    # one replica of a service stays: there is nothing to scale down
+    # a service with one replica is not scaled down
     assert patches.scaled_down("Deployment/api", "web", *DAYTIME, replicas=1) is None
     assert patches.fewer_nodes(0) is None
 
@@ -255,7 +255,7 @@ def _hours(active: Callable[[datetime], bool], tz: ZoneInfo) -> list[dict[str, f
         (lambda at: at.hour != 3, None),
     ],
 )
-def test_hours_that_a_service_is_needed(
+def test_open_hours_of_a_service(
     active: Callable[[datetime], bool], expected: tuple[str, str] | None
 ) -> None:
     tz = ZoneInfo("America/New_York")

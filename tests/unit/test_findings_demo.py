@@ -1,4 +1,4 @@
-"""Findings of the sample: savings are those of commands, none counts twice; advice of a month, followed in the next, saves it."""
+"""Findings of the sample: savings match the commands, none counts twice, and advice followed in the next month saves it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def where(sample: Config) -> str:
     return f"--month 2026-02 --config {sample.path}"
 
 
-def test_the_demo_has_every_kind_of_waste_and_of_finding(findings: Findings, sample: Config) -> None:
-    # what serves has more than it needs on reserved capacity alone: nothing is saved there
+def test_demo_has_every_kind_of_waste_and_finding(findings: Findings, sample: Config) -> None:
+    # serving is oversized only on reserved capacity, so a smaller size saves no cash
     kinds = "idle_notebook idle_workload over_requested off_peak on_demand_training empty_nodes data_stall lost_work"
     assert {one.kind for one in findings.findings} >= {*kinds.split()}
     assert [one.rank for one in findings.findings] == list(range(1, len(findings.findings) + 1))
@@ -104,14 +104,14 @@ def fleet(sample: Config) -> Fleet:
     )
 
 
-def test_commitments_leave_out_what_other_findings_free(sample: Config, where: str) -> None:
+def test_commitments_exclude_nodes_freed_by_other_findings(sample: Config, where: str) -> None:
     with Store(sample.store).write() as con:
         con.execute(
             "INSERT INTO list_prices SELECT 'aws', 'us-east-1', '', 'g4dn.12xlarge', 'reserved', 1, 'no_upfront', 'standard',"
             " 1.1, 'USD', NULL, DATE '2026-11-20', 'test'"
         )
     result = savings._Scenarios(sample, Store(sample.store), MONTH).answer(WhatIfQuery("reserve"))
-    # training moves to spot, by a finding of its own; what stays of g4dn.12xlarge is in use for 81 % of the hours
+    # another finding moves training to spot; the remaining g4dn.12xlarge are in use for 81 % of the hours
     found = answer(f"whatif reserve {where}")
     kinds = [[row["family"].split()[-1] for row in best] for best in (result.figures["best"], found["best"])]
     assert kinds == [["p4d.24xlarge", "g4dn.12xlarge"], ["g4dn.12xlarge"]]
@@ -122,16 +122,14 @@ def test_commitments_leave_out_what_other_findings_free(sample: Config, where: s
     assert found["today"]["cost"] == pytest.approx(float(result.today.cost))
 
 
-def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news(
-    where: str, findings: Findings
-) -> None:
+def test_command_lists_top_findings_and_fails_without_data(where: str, findings: Findings) -> None:
     whole = answer(f"findings --team research --top 2 {where}")
     research = [one.command for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == research[:2]
-    check_end(f"findings {where} --month 2020-01", "1", "nothing held GPUs in January 2020")
+    check_end(f"findings {where} --month 2020-01", "1", "no GPU was allocated in January 2020")
 
 
-def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
+def test_patches_are_valid_kubernetes_objects(findings: Findings) -> None:
     patched = [one for one in findings.findings if one.patch]
     assert {one.kind for one in patched} >= {
         "over_requested",
@@ -144,14 +142,14 @@ def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:
             if document.get("kind") == "CronJob":
                 (container,) = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
                 assert container["command"][:2] == ["kubectl", "scale"]
-                # a service keeps a replica
+                # a service keeps at least one replica
                 assert container["command"][3] != "--replicas=0"
                 scaled = container["command"][2].partition("/")[2]
                 assert scaled in {name.partition("/")[2] for name in one.subject.split(", ")}
                 assert document["metadata"]["namespace"] == one.namespace
 
 
-def test_notebooks_alone_are_released_by_default(sample: Config) -> None:
+def test_only_notebooks_are_released_by_default(sample: Config) -> None:
     week = f"whatif schedule --from 2026-02-09 --to 2026-02-16 --config {sample.path}"
     default, short = (answer(f"{week} {more}") for more in ("", "--idle-minutes 30"))
     touched = default["tables"]["Whom it touches"]
@@ -161,7 +159,7 @@ def test_notebooks_alone_are_released_by_default(sample: Config) -> None:
     assert short["today"] == default["today"] and 0 < default["saving"] < short["saving"]
 
 
-def test_findings_of_a_workload_and_names_that_held_nothing(where: str, fleet: Fleet) -> None:
+def test_findings_of_a_workload_and_unknown_names(where: str, fleet: Fleet) -> None:
     text = run(f"findings --workload jupyter-alice {where}").stdout
     assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
     name = next(pod.workload for pod in fleet.pods if pod.workload.startswith("Job/eval-suite-"))
@@ -192,8 +190,8 @@ def _fits(workload: str, globs: list[str]) -> bool:
 
 
 @pytest.mark.ci
-def test_commitments(demo: Config) -> None:
-    """September's commitments in October, if its other findings were followed, too."""
+def test_september_commitment_advice_saves_money_in_october(demo: Config) -> None:
+    """Commitments advised for September save as much in October if its other findings are followed, too."""
     promise, fleet = promised(demo, "reserve"), october(demo)
     savings = answer(f"findings --month 2026-09 --config {demo.path}")["savings"]
     globs = [
@@ -228,7 +226,7 @@ def test_commitments(demo: Config) -> None:
             for level, less in zip(levels, had.curve.levels if had else cycle([0.0]), strict=False)
         ]
         used = sum(min(level, best["instances"]) for level in left) / len(left)
-        # October is longer: savings are per hour
+        # October is longer, so savings are per hour
         saved += used * prices[f"{kind}: on demand"] - best["committed_per_hour"]
     assert sum(best["instances"] for best in promise["best"]) > 0
     by_usage, _ = promise["ranges"]
@@ -237,8 +235,8 @@ def test_commitments(demo: Config) -> None:
 
 
 @pytest.mark.ci
-def test_spot(demo: Config) -> None:
-    """Runs that September's answer calls safe move in October; each is played by itself, interrupted at random."""
+def test_september_spot_advice_saves_money_in_october(demo: Config) -> None:
+    """Runs rated safe in September move to spot in October; each is simulated with random interruptions."""
     answer = promised(demo, "spot")
     least, most = (answer["today"]["cost"] - answer["ranges"][0][end] for end in ("high", "low"))
     given = {one["name"]: one["value"] for one in answer["assumptions"]}
@@ -258,7 +256,7 @@ def test_spot(demo: Config) -> None:
         hours, share, rate = pod.length_ms / MS_PER_HOUR, pod.gpus / node.gpus, rates[kind]
         expected = math.exp(rate * restart) * math.expm1(rate * hours) / rate
         if expected * spot[kind] >= hours * node.mean_price:
-            continue  # doing it again would cost more than spot saves: stays
+            continue  # reruns would cost more than spot saves, so it stays
         moved += 1
         before += hours * share * node.mean_price
         for _ in range(PLAYS):
@@ -267,7 +265,7 @@ def test_spot(demo: Config) -> None:
                 paid, needed = paid + lived, restart + hours
             after += (paid + needed) * share * spot[kind] / PLAYS
     assert moved > 5
-    # as many node-hours move as did in September, or about
+    # about as many node-hours move as in September
     moving = answer["tables"]["Workloads on nodes that could move"]
     scale = before / sum(row["today"] for row in moving if row["suits spot"] == "safe")
     assert least * scale <= before - after <= most * scale

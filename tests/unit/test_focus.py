@@ -1,4 +1,4 @@
-"""The FOCUS export: rows of a charge add up to it and carry its name; what nobody held and what no bill covers say so."""
+"""The FOCUS export: rows add up to their charge and keep its names; unallocated and unbilled GPU time have their own rows."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tests.unit.billed_fleets import MONTH, copied, elsewhere
 from tests.unit.test_price_bill_fleets import Billed
 from tests.unit.whatif_costs import shown
 
-# Columns that every file must have, by the specification of FOCUS 1.2 and 1.3 (focus.finops.org, feature level Mandatory).
+# Columns that every file must have (FOCUS 1.2 and 1.3, focus.finops.org, feature level Mandatory).
 MANDATORY = """BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd BillingPeriodStart ChargeCategory
 ChargeClass ChargeDescription ChargePeriodEnd ChargePeriodStart ContractedCost EffectiveCost InvoiceIssuerName ListCost
 PricingQuantity PricingUnit ServiceCategory ServiceName"""
 NAMED = {"1.2": "ProviderName PublisherName", "1.3": "ServiceProviderName HostProviderName"}
-# May not be null where the column is not.
+# Columns that must not be null if present.
 NEVER_NULL = """BilledCost BillingAccountId BillingCurrency BillingPeriodEnd BillingPeriodStart ChargeCategory ChargePeriodEnd
 ChargePeriodStart ContractedCost EffectiveCost InvoiceIssuerName ListCost ProviderName PublisherName ServiceCategory ServiceName
 ServiceSubcategory ChargeFrequency"""
@@ -44,7 +44,7 @@ ALL = Query(Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo
 
 
 def rows(path: Path, sql: str = "FROM file") -> list[dict[str, Any]]:
-    """What a query says of a file, in which own columns have no prefix; without one, all of its rows."""
+    """The result of a query on a file, whose own columns lose their prefix (default: all rows)."""
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")
         con.execute(f"CREATE VIEW file AS SELECT COLUMNS('^(?:{PREFIX})?(.*)$') AS '\\1' FROM '{path}'")  # noqa: S608
@@ -61,12 +61,12 @@ def save(fleet: Billed, version: str = "1.2", kind: Any = "parquet") -> tuple[fo
     return focus.focus_file(fleet.config, fleet.store, MONTH, version, kind, path), path
 
 
-written = cache(save)  # of fleets that nobody changes
+written = cache(save)  # for fleets that do not change
 
 
 @pytest.fixture(scope="module")
 def files(billed_fleet: Billed) -> dict[tuple[str, str], Path]:
-    """The file of the whole fleet in each version and kind, of which one preparation is enough."""
+    """The file of the whole fleet in each version and kind, prepared once."""
     made = {
         (version, kind): billed_fleet.folder / f"{version}.{kind}"
         for version in NAMED
@@ -82,7 +82,7 @@ def files(billed_fleet: Billed) -> dict[tuple[str, str], Path]:
     return made
 
 
-# What the rows of even hours say; those of odd ones have no list price, nor one that was agreed.
+# Values of the rows of even hours; rows of odd hours have neither a list price nor a contracted price.
 TOLD = """
     invoice_id = 'INV-1', sku_id = 'sku', sku_meter = 'Machine', sku_price_id = 'sku/price',
     sku_price_details = '{"CoreCount": 96}', list_unit_price = 30.5, list_cost = (30.5 * pricing_quantity)::DECIMAL(38, 12),
@@ -90,7 +90,7 @@ TOLD = """
     commitment_discount_name = 'three years', commitment_discount_quantity = 3.7, commitment_discount_unit = 'USD'
 """
 UNTOLD = "list_unit_price = NULL, list_cost = NULL, contracted_unit_price = NULL, contracted_cost = NULL"
-# units of bills, and those of the specification
+# units in bills, and in the specification
 UNITS = """
 Hrs | Hours
 1 Hour | Hours
@@ -106,9 +106,9 @@ tokens | Tokens
 
 
 @pytest.fixture(scope="module")
-def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
-    """The fleet with a bill that says much of some hours and little of others, in many units."""
-    fleet = copied(billed_fleet, tmp_path_factory.mktemp("told"))
+def detailed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
+    """The fleet with a bill that has many columns for even hours, few for odd hours, and many units."""
+    fleet = copied(billed_fleet, tmp_path_factory.mktemp("detailed"))
     units = "consumed_unit = $units[1 + hour(charge_period_start) % len($units)], pricing_unit = 'Hrs'"
     with fleet.store.write() as con:
         for odd, change in ((0, TOLD), (1, UNTOLD)):
@@ -116,14 +116,14 @@ def told(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Bill
                 con,
                 f"UPDATE bill_rows SET {change} WHERE hour(charge_period_start) % 2 = {odd}",  # noqa: S608
             )
-        told_units = [unit for unit, _ in text_rows(UNITS)]
-        change_bill_rows(con, f"UPDATE bill_rows SET {units}", {"units": told_units})  # noqa: S608
+        units_of_bill = [unit for unit, _ in text_rows(UNITS)]
+        change_bill_rows(con, f"UPDATE bill_rows SET {units}", {"units": units_of_bill})  # noqa: S608
     return fleet
 
 
-@pytest.fixture(scope="module", params=["told", "billed_fleet"])
+@pytest.fixture(scope="module", params=["detailed", "billed_fleet"])
 def billed(request: pytest.FixtureRequest) -> Billed:
-    """The fleet with its bill, and with one that says more; of other formats tests/services/test_focus_validator.py asks."""
+    """The fleet with its bill, and with a more detailed one; tests/services/test_focus_validator.py covers other formats."""
     fleet: Billed = request.getfixturevalue(request.param)
     return fleet
 
@@ -141,12 +141,12 @@ SUMS = """SELECT origin_row, [sum(BilledCost), sum(EffectiveCost), sum(ListCost)
     sum(ConsumedQuantity)] AS amounts FROM file GROUP BY 1"""
 
 
-def test_rows_add_up_to_their_charge_exactly_and_carry_its_name(billed: Billed) -> None:
+def test_rows_add_up_to_their_charge_exactly_and_keep_its_names(billed: Billed) -> None:
     totals, path = written(billed)
-    origins = {number: told for number, *told in billed.store.query(ORIGINS)[1]}
+    origins = {number: values for number, *values in billed.store.query(ORIGINS)[1]}
     sums = rows(path, SUMS)
     assert {row["origin_row"]: row["amounts"] for row in sums} == {
-        origin: told[0] for origin, told in origins.items()
+        origin: values[0] for origin, values in origins.items()
     }
     for row in rows(path):
         _, names, tags = origins[row["origin_row"]]
@@ -165,34 +165,32 @@ SPOT = """SELECT sum(EffectiveCost) FILTER (is_spot) AS cost, sum(ListCost - Con
 FROM (SELECT *, PricingCategory = 'Dynamic' AS is_spot FROM file)"""
 
 
-def test_only_commitments_save_on_what_was_agreed_and_spot_contracts_at_its_own_price(
-    billed: Billed, told: Billed
-) -> None:
+def test_only_commitments_save_on_the_contracted_cost(billed: Billed, detailed: Billed) -> None:
     path = written(billed)[1]
-    # else what is agreed is made up
-    real = "hour(ChargePeriodStart) % 2 = 1" if billed is told else "true"
+    # in even hours the contracted cost is made up
+    real = "hour(ChargePeriodStart) % 2 = 1" if billed is detailed else "true"
     saved = {row["name"]: row["saved"] for row in rows(path, SAVED.format(real))}
     assert saved["Dynamic"] == saved["Standard"] == 0
     (spot,) = rows(path, SPOT)
     assert (spot["wrong"], spot["cost"] > 0) == (0, True)
-    if billed is not told:
+    if billed is not detailed:
         assert saved["Committed"] > 0 and spot["saved"] > 0
 
 
 UNITS_BY_HOUR = "SELECT DISTINCT hour(ChargePeriodStart)::VARCHAR, ConsumedUnit, PricingUnit FROM file"
-TOLD_OF_HOURS = """SELECT DISTINCT InvoiceId, SkuPriceId, SkuMeter, SkuPriceDetails::VARCHAR, ListUnitPrice, ContractedUnitPrice
+HOUR_DETAILS = """SELECT DISTINCT InvoiceId, SkuPriceId, SkuMeter, SkuPriceDetails::VARCHAR, ListUnitPrice, ContractedUnitPrice
 FROM file WHERE hour(ChargePeriodStart) % 2 = 0"""
-# quantities are split as the charge is, and whole again
+# quantities are split like the charge and add up again
 COMMITMENTS = """SELECT DISTINCT (CommitmentDiscountId IS NOT NULL)::VARCHAR, CommitmentDiscountName, CommitmentDiscountUnit,
     sum(CommitmentDiscountQuantity)
 FROM file WHERE hour(ChargePeriodStart) % 2 = 0 GROUP BY 1, 2, 3, origin_row"""
 
 
-def test_what_the_bill_tells_comes_through_in_units_of_the_specification(told: Billed) -> None:
-    path, units = written(told)[1], [unit for _, unit in text_rows(UNITS)]
+def test_details_of_the_bill_are_exported_in_standard_units(detailed: Billed) -> None:
+    path, units = written(detailed)[1], [unit for _, unit in text_rows(UNITS)]
     expected = [f"{hour} {units[hour % len(units)]} Hours" for hour in range(24)]
     assert texts(path, UNITS_BY_HOUR) == sorted(expected)
-    assert texts(path, TOLD_OF_HOURS) == ['INV-1 sku/price Machine {"CoreCount": 96} 30.5 25.25']
+    assert texts(path, HOUR_DETAILS) == ['INV-1 sku/price Machine {"CoreCount": 96} 30.5 25.25']
     assert texts(path, COMMITMENTS) == ["false None None None", "true three years USD 3.7"]
 
 
@@ -207,7 +205,7 @@ MORE = """
 """
 
 
-# discounts are those of charges in the file, those that net costs hold too
+# the file has only discounts on its own charges, including discounts within net costs
 ADDED = """
 a month's discount | discount | Credit | -200 | monthly
 an hour's discount | discount | Credit | -2 |
@@ -231,7 +229,7 @@ FROM file GROUP BY 1"""
 
 
 @pytest.mark.slow
-def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(
+def test_discounts_and_fees_are_split_like_hours_and_add_no_hours(
     billed_fleet: Billed, tmp_path: Path
 ) -> None:
     fleet = copied(billed_fleet, tmp_path)
@@ -241,24 +239,26 @@ def test_discounts_and_fees_on_a_machine_are_split_as_its_hours_and_add_none(
             change_bill_rows(con, MORE, row | {"monthly": bool(monthly)})
         for change in CHANGED:
             change_bill_rows(con, change)
-    told = dict(fleet.store.query("SELECT charge_description, sum(billed_cost) FROM bill_rows GROUP BY 1")[1])
+    amounts = dict(
+        fleet.store.query("SELECT charge_description, sum(billed_cost) FROM bill_rows GROUP BY 1")[1]
+    )
     path = save(fleet)[1]
     hours = [
         rows(file, "SELECT sum(gpu_hours) AS hours FROM file") for file in (written(billed_fleet)[1], path)
     ]
     assert hours[1] == [{"hours": pytest.approx(hours[0][0]["hours"])}]
     found = {row["name"]: row for row in rows(path, SPLIT)}
-    assert "traffic" not in found and found["net"]["billed"] == told["net"]
+    assert "traffic" not in found and found["net"]["billed"] == amounts["net"]
     for name, _, category, *_ in text_rows(ADDED)[:3]:
         split = found[name]
-        assert split["billed"] == split["effective"] == told[name] and split["kinds"] == 2
-        # hours are counted where they are charged, and a discount is no price
+        assert split["billed"] == split["effective"] == amounts[name] and split["kinds"] == 2
+        # hours are counted with their charge, and a discount has no price
         assert (split["without"], split["given"]) == ((0, 4) if category == "Usage" else (4, 0))
 
 
 @pytest.mark.slow
-def test_what_was_written_loads_again_and_gives_the_same_money(billed: Billed, tmp_path: Path) -> None:
-    """The same sums, and the same cost of each team where metrics are the same."""
+def test_exported_file_loads_again_with_the_same_costs(billed: Billed, tmp_path: Path) -> None:
+    """The sums are the same, and so is the cost of each team, given the same metrics."""
     again = Billed(tmp_path, billed.fleet)
     sql = "SELECT sum(billed_cost), sum(effective_cost), sum(list_cost), sum(contracted_cost), count(*) FROM charges"
     found = rows(save(billed)[1])
@@ -277,8 +277,8 @@ def test_what_was_written_loads_again_and_gives_the_same_money(billed: Billed, t
     assert costs[0] == costs[1]
 
 
-def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None:
-    """As the cloud assigned its discounts: then a holder's cost is a share of its own machine's charge."""
+def test_shares_match_the_reconciliation(fleet_as_billed: Billed) -> None:
+    """Discounts stay as the cloud assigned them, so each cost is a share of its own machine's charge."""
     account = reconciliation(fleet_as_billed.config, fleet_as_billed.store, MONTH)
     sql = "SELECT kind, sum(EffectiveCost) AS cost FROM file GROUP BY 1"
     costs = {row["kind"]: float(row["cost"]) for row in rows(save(fleet_as_billed)[1], sql)}
@@ -292,7 +292,7 @@ def test_shares_are_those_of_the_reconciliation(fleet_as_billed: Billed) -> None
     }
 
 
-# kinds, their teams, and rows whose tags or resource are not of the holder
+# kinds, their teams, and the number of rows with wrong tags or a wrong resource
 HOLDERS = """SELECT kind, team, count(*) FILTER (CASE WHEN kind = 'allocated'
     THEN [Tags ->> 'team', Tags ->> 'namespace', Tags ->> 'workload']
             IS DISTINCT FROM [team, namespace, workload]
@@ -300,7 +300,7 @@ HOLDERS = """SELECT kind, team, count(*) FILTER (CASE WHEN kind = 'allocated'
     ELSE allocated_resource_id IS NOT NULL END) AS wrong FROM file GROUP BY ALL"""
 
 
-def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(
+def test_tags_name_the_workload_and_unallocated_time_has_its_own_rows(
     billed_fleet: Billed, files: dict[tuple[str, str], Path]
 ) -> None:
     path = files["1.2", "parquet"]
@@ -312,7 +312,7 @@ def test_tags_name_the_holder_and_what_nobody_held_is_a_row_of_its_own(
     assert rows(path, sql) == [{"hours": pytest.approx(hours)}]
 
 
-def test_what_no_bill_covers_is_an_estimate_that_bills_nothing(partly_billed: Billed) -> None:
+def test_unbilled_node_is_an_estimate_with_zero_billed_cost(partly_billed: Billed) -> None:
     totals, path = written(partly_billed, "1.3")
     estimates = rows(path, "FROM file WHERE is_estimate")
     view = reading.report(partly_billed.config, partly_billed.store, ALL)
@@ -327,14 +327,14 @@ UNSEEN = """SELECT sum(EffectiveCost) AS cost, count(AllocatedMethodId) AS share
 WHERE kind = 'instance_without_metrics'"""
 
 
-def test_billed_machines_that_no_metrics_saw_keep_their_whole_charge(partly_billed: Billed) -> None:
+def test_billed_machines_without_metrics_keep_their_whole_charge(partly_billed: Billed) -> None:
     path = written(partly_billed, "1.3")[1]
     whole = sum(charge.cost for charge in elsewhere(partly_billed) if charge.node["name"] == "elsewhere")
     assert rows(path, UNSEEN) == [{"cost": whole, "shared": 0}]
 
 
 @pytest.mark.parametrize("version", NAMED)
-def test_the_columns_are_those_of_the_version(version: str, files: dict[tuple[str, str], Path]) -> None:
+def test_columns_match_the_version(version: str, files: dict[tuple[str, str], Path]) -> None:
     header = files[version, "csv"].read_text().splitlines()[0].split(",")
     assert set(header) >= {*MANDATORY.split(), *NAMED[version].split()}
     assert header == list(columns_of(version))
@@ -346,16 +346,18 @@ def test_the_columns_are_those_of_the_version(version: str, files: dict[tuple[st
 
 @pytest.mark.shared
 @pytest.mark.parametrize("version", NAMED)
-def test_no_column_is_unknown_to_the_version(version: str) -> None:
-    told = json.loads(shared("data/billing/schemas/focus_columns_by_version.json").read_text())
-    known = next(columns for name, columns in told.items() if name.startswith(f"FOCUS {version}"))
+def test_all_columns_exist_in_the_version(version: str) -> None:
+    columns_by_version = json.loads(shared("data/billing/schemas/focus_columns_by_version.json").read_text())
+    known = next(
+        columns for name, columns in columns_by_version.items() if name.startswith(f"FOCUS {version}")
+    )
     assert {name for name in columns_of(version) if not name.startswith("x_")} <= set(known)
 
 
 NUMBERS = ("AllocatedRatio", "UsageQuantity")
 RATIOS = """SELECT DISTINCT sum((AllocatedMethodDetails ->> '$.Elements[0].AllocatedRatio')::DECIMAL(38, 18)) AS ratio
 FROM file GROUP BY origin_row"""
-# methods and providers, and rows whose tags or resource are not of the holder alone
+# methods and providers, and the number of rows with wrong tags or a wrong resource
 SHARED = """SELECT AllocatedMethodId, HostProviderName, ServiceProviderName, count(*) FILTER (Tags ->> 'workload' IS NOT NULL
     OR CASE WHEN kind = 'allocated' THEN AllocatedTags ->> 'team' IS DISTINCT FROM team
             OR NOT suffix(AllocatedResourceId, AllocatedResourceName)
@@ -363,14 +365,12 @@ SHARED = """SELECT AllocatedMethodId, HostProviderName, ServiceProviderName, cou
 FROM file GROUP BY ALL"""
 
 
-def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(
-    files: dict[tuple[str, str], Path],
-) -> None:
+def test_version_1_3_keeps_original_tags_and_ratios_add_up_to_1(files: dict[tuple[str, str], Path]) -> None:
     path = files["1.3", "parquet"]
     for row in rows(path):
         details = json.loads(row["AllocatedMethodDetails"], parse_float=Decimal)
         element = details["Elements"][0]
-        # other keys would have to begin with x_, and numbers may be no text
+        # other keys must begin with x_, and numbers must not be strings
         assert len(details) == len(details["Elements"]) == 1 and element.keys() == {"UsageUnit", *NUMBERS}
         assert element["UsageUnit"] == "GPU-Hours" and all(
             isinstance(element[name], Decimal) for name in NUMBERS
@@ -379,7 +379,7 @@ def test_since_1_3_tags_are_the_origins_and_the_ratios_add_up_to_1(
     assert rows(path, RATIOS) == [{"ratio": 1}]
 
 
-def test_the_same_input_gives_the_same_bytes_and_a_month_without_any_is_an_error(
+def test_export_is_reproducible_and_a_month_without_cost_is_an_error(
     billed_fleet: Billed, files: dict[tuple[str, str], Path]
 ) -> None:
     for version, kind in (("1.2", "parquet"), ("1.3", "csv")):

@@ -1,4 +1,4 @@
-"""Forecasts: derived by hand after steps, at ends of months and with growth; how often ranges hold on simulated fleets."""
+"""Forecasts after steps, at month ends and with growth, derived by hand; hit rates of ranges on simulated fleets."""
 
 from __future__ import annotations
 
@@ -50,42 +50,45 @@ def until(last: date) -> list[date]:
 
 
 def stepped(day: int) -> list[float]:
-    """The low, expected and high end, by then, of days that cost 100 or 102, and twice that from the 11th on."""
+    """Low, expected and high on a day of October; days cost 100 or 102, and twice that from the 11th on."""
     costs = {one: D(100 + 2 * (one.day % 2)) * (1 + (one >= OCTOBER[10])) for one in until(OCTOBER[day - 1])}
     found = forecast(known(costs), FLEET, OCTOBER)
     return [float(end or 0) for end in (found.low, found.expected, found.high)]
 
 
 def test_step_widens_the_range_at_once_and_is_confirmed_on_the_fourth_day() -> None:
-    # ten days of 101 and 21 of 202 are 5,252 if it stays; if it passes, 30 of 101 and one of 204 are 3,234, two 3,335
+    # if the step lasts, 10 days of 101 and 21 of 202 make 5,252; if not, 30 of 101 and one of 204 make 3,234, with two 3,335
     low, expected, high = stepped(11)
     assert [low, high] == pytest.approx([3234, 5252], rel=0.02)
     assert expected == pytest.approx(3234, rel=0.01)
     low, expected, _ = stepped(12)
     assert expected == pytest.approx(5252, rel=0.01)
-    # as likely as 1 in 4 that it passes: the lower end is of that
+    # the step is temporary with a chance of 1 in 4, which sets the low end
     assert low == pytest.approx(3335, rel=0.03)
     assert stepped(14)[::2] == pytest.approx([5252, 5252], rel=0.03)
 
 
-def test_step_before_days_that_cost_nothing_has_no_range() -> None:
-    # October 30 is a Friday; no Saturday or Sunday costs anything
+def test_step_before_days_of_zero_cost_has_no_range() -> None:
+    # October 30 is a Friday; weekends cost 0
     costs = {day: D(0 if day.weekday() > 4 else 100) for day in until(OCTOBER[29])}
     row = forecast(known(costs | {OCTOBER[29]: D(300)}), FLEET, OCTOBER)
     assert (row.low, row.expected, row.high) == (2400, 2400, 2400)
 
 
-def test_month_ends_twice_as_dear_are_expected_again() -> None:
+def test_doubled_cost_at_month_ends_is_expected_again() -> None:
     ends = {day: D(200 if (day + timedelta(days=2)).day <= 2 else 100) for day in until(OCTOBER[14])}
-    # twice as much from each of these days on
+    # the cost doubles on each of these days
     steps = [date.fromisoformat(day) for day in ("2026-07-29", "2026-08-29", "2026-09-28")]
     for costs, expected in (
-        (ends, 3300),  # 29 days of 100 and two of 200
-        ({day: cost if day.month in (9, 10) else D(100) for day, cost in ends.items()}, 3100),  # of one month
-        ({day: cost for day, cost in ends.items() if day >= date(2026, 9, 5)}, 3100),  # known for too short
-        # opposed
+        (ends, 3300),  # 29 days of 100 and 2 of 200
+        (
+            {day: cost if day.month in (9, 10) else D(100) for day, cost in ends.items()},
+            3100,
+        ),  # only one month end
+        ({day: cost for day, cost in ends.items() if day >= date(2026, 9, 5)}, 3100),  # too little history
+        # month ends that contradict each other
         ({day: D(50) if cost == 200 and day.month == 8 else cost for day, cost in ends.items()}, 3100),
-        # steps are no pattern
+        # steps are not a pattern
         ({day: D(50 * 2 ** sum(day >= step for step in steps)) for day in ends}, 31 * 400),
     ):
         assert forecast(known(costs), FLEET, OCTOBER).expected == pytest.approx(D(expected), rel=D("0.001"))
@@ -102,7 +105,7 @@ def test_months_ahead_grow_by_percent_and_widen() -> None:
     rows = forecasts(noisy, FLEET, months[:3])
     widths = [(row.high or 0) - (row.low or 0) for row in rows]
     assert widths == sorted(widths) and 0 < widths[0] < widths[2]
-    # with growth its own trend ends with October
+    # given growth, the trend of the data ends with October
     rising = known({day: D(100 + at) for at, day in enumerate(until(OCTOBER[30]))})
     flat_months = forecasts(rising, FLEET, months[:3], Growth(0, OCTOBER[-1]))
     assert flat_months[2].expected == pytest.approx(flat_months[1].expected * 31 / 30)
@@ -115,7 +118,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyConnection]:
-    """Ten days of an a3-highgpu-8g on demand, five of another on spot, and a machine of no cloud."""
+    """Ten days of an on-demand a3-highgpu-8g, five of another on spot, and an on-premises machine."""
     own_catalog.use(own_catalog.write(tmp_path / "pricing"), monkeypatch)
     with scratch_store() as con:
         node(con, "1 a3-highgpu-8g on_demand 10 80")
@@ -124,9 +127,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBPyC
         yield con
 
 
-def node(con: DuckDBPyConnection, told: str) -> None:
-    """A node by its number, type, capacity type, days in October, price, and purchase option; "-" is no type, of no cloud."""
-    number, kind, capacity, days, price, *option = told.split()
+def node(con: DuckDBPyConnection, fields: str) -> None:
+    """Insert a node: number, type ("-" on-premises), capacity type, days in October, price, and purchase option."""
+    number, kind, capacity, days, price, *option = fields.split()
     place = [None] * 3 if kind == "-" else ["gcp", "us-central1", kind]
     con.execute(
         "INSERT INTO nodes BY NAME SELECT ? AS node_id, 'main' AS cluster, ? AS node, ? AS up_from_ms, ? AS up_to_ms,"
@@ -146,15 +149,15 @@ def costs(rows: list[ScenarioRow], scenario: str) -> dict[str, Decimal | None]:
 
 
 def used(con: DuckDBPyConnection, config: Config | None = None) -> list[Use]:
-    """The a3-highgpu-8g, and the machine of no cloud."""
+    """The use of a3-highgpu-8g, and of the on-premises machine."""
     return sorted(read_uses(con, config or Config(), DAYS, NOW), key=lambda use: use.name, reverse=True)
 
 
 def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> None:
     uses = used(store)
-    # (240 + 120) h / 240 h; the last hour of September is not of these days
-    told = listed(uses, "name nodes most_nodes")
-    assert told == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
+    # (240 + 120) h / 240 h; the last hour of September does not count
+    listing = listed(uses, "name nodes most_nodes")
+    assert listing == "a3-highgpu-8g gcp us-central1 1.5 2; H100-SXM5-80GB 1 1"
     rows = scenarios(uses, grown(10, 2, "2026-12"))
     assert costs(rows, "today") == {
         "as_now": (80 + 15 + 2) * 730,
@@ -163,7 +166,7 @@ def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> N
         "commitment_1_year": None,
         "commitment_3_years": (2 * D("38.864") + 2) * 730,
     }
-    # 1.21 x 2 nodes are 3 whole ones; own machines are bought whole, too
+    # 1.21 x 2 nodes round up to 3 whole nodes, and so do on-premises machines
     assert costs(rows, "+10 % a month, 2026-12")["commitment_3_years"] == (3 * D("38.864") + 2 * 2) * 730
     assert costs(rows, "+50 %")["spot"] == D("1.5") * (D("1.5") * 30 + 2) * 730
     assert costs(rows, "x10")["on_demand"] == 10 * (D("1.5") * 80 + 2) * 730
@@ -173,12 +176,12 @@ def test_scenarios_multiply_node_hours_by_prices(store: DuckDBPyConnection) -> N
     assert (three.obligation, found["on_demand"].obligation) == ((2 * D("38.864") + 2) * 8760 * 3, None)
 
 
-def test_prices_come_from_own_nodes_then_the_book_then_the_list(
+def test_prices_come_from_own_nodes_then_price_book_then_list_prices(
     store: DuckDBPyConnection, tmp_path: Path
 ) -> None:
     store.execute("DELETE FROM node_prices WHERE node_id = 2")
     (listed, _) = used(store)
-    assert "spot" not in listed.prices  # the catalog has none of the type
+    assert "spot" not in listed.prices  # the catalog has no spot price of this type
     book = tmp_path / "prices.csv"
     book.write_text(
         "provider,region,zone,instance_type,purchase_option,price_per_hour,currency,effective_start\n"
@@ -194,19 +197,19 @@ def test_prices_come_from_own_nodes_then_the_book_then_the_list(
     assert (prices["spot"].per_node_hour, prices["spot"].source) == (24, "price book line 4")
     assert prices["on_demand"].source == "own nodes: price book"
     assert "less 10 %" in prices["commitment_3_years"].source
-    # a book states no term of a commitment: its price is none of a year's, nor one on demand
+    # a price book has no commitment terms: its price is neither a 1-year price nor an on-demand price
     commitments = {way: price.per_node_hour for way, price in prices.items() if way.startswith("commitment")}
     assert commitments == {"commitment_3_years": D("34.9776")}
-    told = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
-    assert told["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
-    assert told["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
-    assert told["growth"] == (5.0, "option")
+    assumed = {one.name: (one.value, one.source) for one in assumptions(uses, DAYS, 5.0)}
+    assert assumed["a3-highgpu-8g gcp us-central1: commitment 1 year"] == ("missing", "no source")
+    assert assumed["a3-highgpu-8g gcp us-central1: spot"] == (24, "price book line 4")
+    assert assumed["growth"] == (5.0, "option")
 
 
-def test_terms_with_the_least_in_advance_and_the_book_in_other_currencies(
+def test_commitments_without_upfront_payment_and_price_book_in_another_currency(
     store: DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    # not what is cheaper and paid in advance, and not another currency
+    # neither a cheaper price paid upfront nor a price in another currency
     for payment, price, currency in (("all_upfront", 20, "USD"), ("no_upfront", 30, "EUR")):
         store.execute(
             "INSERT INTO list_prices BY NAME SELECT 'gcp' AS provider, 'us-central1' AS region, '' AS zone, 'a3-highgpu-8g' AS"
@@ -232,7 +235,7 @@ def test_terms_with_the_least_in_advance_and_the_book_in_other_currencies(
     assert "growth" not in {one.name for one in assumptions(uses, DAYS, None)}
 
 
-def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -> None:
+def test_price_under_a_commitment_is_not_an_on_demand_price(store: DuckDBPyConnection) -> None:
     node(store, "4 a3-highgpu-8g on_demand 10 10 cud")
     assert used(store)[0].prices["on_demand"].per_node_hour == 80
     store.execute("UPDATE node_prices SET price_source = 'bill' WHERE node_id = 1")
@@ -247,23 +250,23 @@ def test_price_under_a_commitment_is_none_on_demand(store: DuckDBPyConnection) -
         " effective_cost, 'USD' AS billing_currency, 'cud-1' AS commitment_discount_id, 'instance' AS kind, 'same' AS cost_cause,"
         " 'f' AS source_file, row AS source_row FROM range(2) AS rows(row)",
     )
-    # it may be in the bill's price: the list price is left
+    # the price in the bill may include the commitment, so the list price is used
     (use, _) = used(store)
     assert (use.prices["on_demand"].per_node_hour, use.nodes) == (D("88.49"), D("2.5"))
 
 
-def test_fewer_than_seven_days_are_no_mix() -> None:
+def test_fewer_than_seven_days_give_no_mix() -> None:
     assert last_days(DAYS[:6]) == ()
     assert last_days(DAYS[:7]) == tuple(DAYS[:7])
     assert len(last_days(until(OCTOBER[9]))) == 28
 
 
-SPAN, BEFORE = 120, 60  # the month begins after sixty days
+SPAN, BEFORE = 120, 60  # the month begins after 60 days
 MONTH = 30
 
 
 def _levels(kind: str, dice: random.Random, noise: float) -> list[float]:
-    """The level of each day, and how far the day strays from it."""
+    """The cost level of each day, with noise."""
     level, stray, found = 1.0, 0.0, []
     growth, jump = dice.choice([0.005, 0.01, 0.02]), dice.choice([0.3, 0.5, 1.5, 2.5])
     jump_at = dice.randrange(20, SPAN - 5)
@@ -300,13 +303,13 @@ def _fleet(kind: str, dice: random.Random) -> dict[date, Decimal]:
 
 
 def _holds(kind: str, dice: random.Random, known_days: int) -> bool:
-    """Whether the range holds the month that begins after 28 days of which all are known, and some of the month."""
+    """Whether the range contains the cost of a month, given the previous 28 days and some days of the month."""
     fleet = _fleet(kind, dice)
     days = list(fleet)[BEFORE - 28 : BEFORE + MONTH]
     known = {day: fleet[day] for day in days[: 28 + known_days]}
-    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days[28:])
-    assert told.low is not None and told.high is not None
-    return told.low <= sum(fleet[day] for day in days[28:]) <= told.high
+    found = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days[28:])
+    assert found.low is not None and found.high is not None
+    return found.low <= sum(fleet[day] for day in days[28:]) <= found.high
 
 
 KINDS = ("steady", "outliers", "alike", "grows", "shrinks", "walks", "jobs", "jumps", "stops")
@@ -325,20 +328,20 @@ def test_four_in_five_months_end_within_the_range(
 
 
 def _unusual(fleet: dict[date, Decimal]) -> list[date]:
-    """Days of the month that are called so."""
+    """The days of the month that are reported as unusual."""
     days = tuple(fleet)
     month = days[BEFORE : BEFORE + MONTH]
     return [one.day for one in anomalies(Days(days, days, {FLEET: fleet}), month, Decimal(1), "USD")]
 
 
 @pytest.mark.parametrize(("kind", "most"), [("walks", 0.01), ("jobs", 0.03)])
-def test_a_day_like_others_is_rarely_called_unusual(kind: str, most: float) -> None:
+def test_ordinary_day_is_rarely_reported_as_unusual(kind: str, most: float) -> None:
     dice = random.Random(3)
     assert sum(len(_unusual(_fleet(kind, dice))) for _ in range(60)) / (60 * MONTH) <= most
 
 
 @pytest.mark.parametrize(("factor", "least"), [(2, 48), (0, 57)])
-def test_a_day_that_stands_out_is_found(factor: int, least: int) -> None:
+def test_unusual_day_is_found(factor: int, least: int) -> None:
     dice, found = random.Random(4), 0
     for _ in range(60):
         fleet = _fleet("steady", dice)
@@ -347,8 +350,8 @@ def test_a_day_that_stands_out_is_found(factor: int, least: int) -> None:
     assert found >= least
 
 
-def test_weekdays_that_were_never_seen_widen_the_range() -> None:
+def test_weekdays_without_data_widen_the_range() -> None:
     days = [date(2026, 6, 1) + timedelta(days=count) for count in range(12)]
     known = {day: Decimal(100 + count % 2) for count, day in enumerate(days[:5])}  # from Monday to Friday
-    told = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days)
-    assert (told.low or 9999) < 12 * 100 < (told.high or 0)
+    found = forecast(Days(tuple(days), tuple(known), {FLEET: known}), FLEET, days)
+    assert (found.low or 9999) < 12 * 100 < (found.high or 0)

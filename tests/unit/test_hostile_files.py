@@ -1,4 +1,4 @@
-"""Files whose values are no names at all: loaded or refused in a sentence, and shown without what nobody sees."""
+"""Files with hostile values are loaded or refused with a clear error, and shown without invisible characters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SACCT = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|El
 7|7|@here@|hpc|@here@|@here@|COMPLETED|1773100800|1773100860|1773108060|7200|n1|cpu=8,gres/gpu:a100=8,gres/gpu=8,node=1
 """
 TCO = f'purchase_price = 1\ngpu_model = "{HERE}"\ngpus_per_node = 8\nyears = 4\nprice_per_kwh = 1\n'
-# What is asked, of which file, which holds what; the table that then holds it.
+# The command and its file, the content of the file, and the table that it fills.
 FILES = [
     ("collect spot history.json", answer([change("2026-03-01", "1", HERE)]), "spot_prices"),
     ("collect spot history.json", answer([change("2026-03-01", HERE)]), None),
@@ -49,8 +49,8 @@ FILES = [
 ]  # fmt: skip
 
 
-def told(value: str, kind: str, content: str) -> bytes:
-    """The file with `value` where it belongs, spelled as files of its kind spell it."""
+def content_with(value: str, kind: str, content: str) -> bytes:
+    """The file with `value` in its place, escaped for its format."""
     spelled = value
     if kind == "csv":
         spelled = '"' + value.replace('"', '""') + '"'
@@ -59,7 +59,7 @@ def told(value: str, kind: str, content: str) -> bytes:
     return content.replace(HERE, spelled).encode("utf-8", "surrogatepass")
 
 
-#: One of each kind of file is tried in every run of the tests, in one format.
+#: One file of each format runs in every test run, with one output format.
 KINDS = list({row[0].rpartition(".")[2]: row for row in FILES if "doctor" not in row[0]}.values())
 CASES = [
     ("hidden", KINDS, ("table",)),
@@ -74,7 +74,7 @@ CASES = [
         for number, case in enumerate(CASES)
     ],
 )
-def test_what_files_hold_is_shown(
+def test_hostile_values_are_shown_without_invisible_characters(
     value: str,
     files: list[tuple[str, str, str | None]],
     kinds: tuple[str, ...],
@@ -86,11 +86,11 @@ def test_what_files_hold_is_shown(
         name = words.split()[-1]
         (tmp_path / "gpucost.toml").write_text(CONFIG)
         (tmp_path / "prices.csv").write_text(BOOK)
-        (tmp_path / name).write_bytes(told(VALUES[value], name.rpartition(".")[2], content))
-        asked = words.removesuffix(" prices.csv").split()
+        (tmp_path / name).write_bytes(content_with(VALUES[value], name.rpartition(".")[2], content))
+        command = words.removesuffix(" prices.csv").split()
         store = ["--store", f"{number}.duckdb"]
-        has_store = asked[0] not in ("config", "prices")
-        done = CliRunner().invoke(app, asked + store * has_store)
+        has_store = command[0] not in ("config", "prices")
+        done = CliRunner().invoke(app, command + store * has_store)
         assert done.exit_code in (0, 1, 2) and "defect" not in done.output, (words, done.output)
         assert not hidden(done.output), (words, done.output)
         if table and done.exit_code == 0:

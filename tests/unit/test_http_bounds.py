@@ -1,4 +1,4 @@
-"""Every client of HTTP against servers without end, without haste, and with links to other servers."""
+"""Each HTTP client against endless and slow responses and links to other servers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ZEROS = gzip.compress(b" " * (8 * MIB))
 
 
 class Server(Quiet):
-    """Does what the first part of the path says; counts what is asked at `/elsewhere`, and the bytes that it could send."""
+    """Behave as named by the first part of the path; record requests to `/elsewhere` and the number of bytes sent."""
 
     elsewhere: ClassVar[list[str]] = []
     other: ClassVar[str] = ""
     sent: ClassVar[int] = 0
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server requires
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         what = self.path.split("?")[0].split("/")[1]
         with suppress(OSError):
@@ -70,7 +70,7 @@ class Server(Quiet):
         self.flood()
 
     def linked(self, _: str) -> None:
-        """A list whose next page is on another server."""
+        """Send a list whose next page is on another server."""
         self.begin()
         self.wfile.write(json.dumps({"Items": [], "NextPageLink": f"{self.other}/elsewhere"}).encode())
 
@@ -143,7 +143,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("what", ["endless", "packed", "slow", "away"])
-def test_an_answer_is_bounded_and_leads_nowhere_else(urls: str, client: str, what: str) -> None:
+def test_response_is_bounded_and_redirects_to_other_servers_are_refused(
+    urls: str, client: str, what: str
+) -> None:
     Server.elsewhere.clear()
     Server.sent, began, error = 0, time.monotonic(), ""
     try:
@@ -152,7 +154,7 @@ def test_an_answer_is_bounded_and_leads_nowhere_else(urls: str, client: str, wha
         error = failure.message
     assert time.monotonic() - began < 4
     assert not Server.elsewhere
-    # what sockets hold is sent without being read
+    # socket buffers accept some bytes that the client never reads
     assert Server.sent < 16 * MIB
     if client == "notify":
         # the status comes before the body: the message has arrived
@@ -164,7 +166,7 @@ def test_an_answer_is_bounded_and_leads_nowhere_else(urls: str, client: str, wha
         assert ("answers with more than 1 MiB" in error) == (what in ("endless", "packed"))
 
 
-def test_links_in_answers_lead_to_no_other_server(urls: str) -> None:
+def test_links_to_other_servers_are_refused(urls: str) -> None:
     Server.elsewhere.clear()
     config = Config(azure=Azure(retail_prices_url=f"{urls}/linked"))
     azure = AzurePrices(config, [], [], date(2026, 10, 1), lambda _: None)

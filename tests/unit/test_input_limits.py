@@ -1,4 +1,4 @@
-"""Each limit of docs/limits.md at its edge: what is just within it is read, what is past it is refused in a sentence."""
+"""Each limit of docs/limits.md: input at the limit is read, and larger input is refused with a clear error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UTC = ZoneInfo("UTC")
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_that_is_read_as_a_whole(packed: bool, tmp_path: Path) -> None:
+def test_size_limit_of_a_file_that_is_read_at_once(packed: bool, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for size in (inputs.SETTINGS + 1, 50 * inputs.SETTINGS, inputs.SETTINGS):
         content = b"#" * size
@@ -34,7 +34,7 @@ def test_a_file_that_is_read_as_a_whole(packed: bool, tmp_path: Path) -> None:
     assert inputs.whole(path, inputs.SETTINGS) == content
 
 
-def test_a_config_file(tmp_path: Path) -> None:
+def test_size_limit_of_a_config_file(tmp_path: Path) -> None:
     path = tmp_path / "gpucost.toml"
     text = 'timezone = "UTC"\n'.ljust(inputs.SETTINGS, "#")
     path.write_text(text)
@@ -44,7 +44,7 @@ def test_a_config_file(tmp_path: Path) -> None:
         load_config(path, environ={})
 
 
-def test_a_line_of_a_file_that_is_read_line_by_line() -> None:
+def test_length_limit_of_a_line() -> None:
     line = "x" * (inputs.LINE - 1) + "\n"
     assert list(inputs.lines(io.StringIO(line), "a")) == [line]
     with pytest.raises(DataError, match="a, line 2: is longer than 1 MiB"):
@@ -52,8 +52,8 @@ def test_a_line_of_a_file_that_is_read_line_by_line() -> None:
 
 
 @pytest.mark.parametrize("size", [200_000, inputs.LINE + 10])
-def test_a_long_field_is_read_or_refused_in_a_sentence(size: int, tmp_path: Path) -> None:
-    """Python's csv would take 131,072 characters, and say only that a field is larger."""
+def test_long_field_is_read_or_refused_with_its_line(size: int, tmp_path: Path) -> None:
+    """The default limit of Python's csv module is 131,072 characters, and its error does not name the file."""
     field, fits = "w" * size, size < inputs.LINE
     book = tmp_path / "book.csv"
     book.write_text(f"instance_type,price_per_hour,currency\n{field},1,USD\n")
@@ -76,7 +76,7 @@ def test_a_long_field_is_read_or_refused_in_a_sentence(size: int, tmp_path: Path
                 read()
 
 
-def test_a_long_field_of_a_bill(tmp_path: Path) -> None:
+def test_long_field_of_a_bill_is_read_or_refused(tmp_path: Path) -> None:
     bills = Bills(tmp_path)
     for size, refused in ((200_000, []), (3_000_000, [True])):
         rows = csv_text([usage(LineItemDescription="w" * size)])
@@ -84,13 +84,13 @@ def test_a_long_field_of_a_bill(tmp_path: Path) -> None:
         assert ["long.csv" in error.message for error in run.errors] == refused
 
 
-def test_no_word_of_an_error_is_as_long_as_what_a_broken_file_holds() -> None:
-    error = DataError(f"a.csv: {'x' * 100_000} is no price")
-    assert error.message == f"a.csv: {'x' * 250}… is no price"
+def test_long_words_are_shortened_in_error_messages() -> None:
+    error = DataError(f"a.csv: {'x' * 100_000} is not a price")
+    assert error.message == f"a.csv: {'x' * 250}… is not a price"
     assert len(DataError("word " * 10_000).message) == 4000
 
 
-def test_the_page_names_the_limits() -> None:
+def test_limits_page_names_the_limits() -> None:
     text = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
     limits = (inputs.SETTINGS, inputs.TABLE, inputs.ANSWER, inputs.LINE)
     assert [limit // inputs.MIB for limit in limits] == [1, 64, 256, 1]

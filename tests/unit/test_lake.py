@@ -1,4 +1,4 @@
-"""A lake: the rows and the figures of its store, one writer for each day, and errors that name what is wrong."""
+"""A lake: rows and figures equal to its store, one writer per day, and errors that name the fault."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ pytestmark = pytest.mark.ci
 
 
 def less_idle(config: Config) -> Config:
-    """Other settings, by which other time is idle."""
+    """A config with another idle threshold."""
     return config.model_copy(update={"idle": config.idle.model_copy(update={"threshold_percent": 50})})
 
 
 @pytest.fixture
 def lake(grown_lake: GrownLake, tmp_path: Path) -> GrownLake:
-    """One that may be changed."""
+    """A copy that tests may change."""
     return grown_lake.copy(tmp_path / "copy")
 
 
-def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake) -> None:
+def test_rows_and_figures_of_a_lake_match_the_store(grown_lake: GrownLake) -> None:
     with opened(grown_lake.config, grown_lake.url) as seen:
         assert not differences(grown_lake.store.path, seen.path)
         assert not differences(grown_lake.store.path, seen.path, RAW_QUERIES)
@@ -57,14 +57,14 @@ def test_rows_and_figures_of_a_lake_are_those_of_the_store(grown_lake: GrownLake
     assert sources == [("bill",), ("price_book",)]
 
 
-def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: GrownLake) -> None:
+def test_only_the_fourth_day_is_written_and_attributed(grown_lake: GrownLake) -> None:
     first, second = grown_lake.exports
     days = [set(re.findall("main/day=2026-03-([0-9]+)", f"{one.files}")) for one in (first, second)]
-    # runs of equal values go on where the third day ended
+    # runs of equal values continue from the end of the third day
     assert days == [{"10", "11", "12"}, {"12", "13"}]
-    # two more partitions hold the bill
+    # two more partitions contain the bill
     assert (first.partitions, second.partitions, second.unchanged) == (5, 2, 4)
-    # those that touch these days or the five hours beside them, two in a task
+    # tasks that touch these days or the five hours next to them, two days in a task
     done = {"inventory": 2, "price": 1, "days": 1, "attribute": 2, "warnings": 1}
     assert [(run.days, run.unchanged, run.done) for run in grown_lake.runs] == [(3, 0, done), (3, 1, done)]
     assert "newer data than its figures" in "".join(grown_lake.notes)
@@ -73,14 +73,14 @@ def test_a_load_of_the_fourth_day_is_written_and_attributed_alone(grown_lake: Gr
     assert set(files.names("raw")) == named
 
 
-def test_what_is_exported_and_attributed_again_changes_nothing(lake: GrownLake) -> None:
+def test_repeated_export_and_attribution_leave_the_lake_unchanged(lake: GrownLake) -> None:
     again = export(lake.config, lake.store, lake.url)
     assert (again.files, again.partitions, again.unchanged) == ([], 0, 6)
     done = attribute(lake.config, lake.url)
     assert sum(done.done.values()) == done.done["days"] == 1 and (done.days, done.unchanged) == (0, 4)
 
 
-def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(lake: GrownLake) -> None:
+def test_full_export_writes_a_missing_file_again(lake: GrownLake) -> None:
     lost = sorted((lake.url / "raw/states").rglob("*.parquet"))[0]
     lost.unlink()
     assert export(lake.config, lake.store, lake.url).files == []
@@ -88,7 +88,7 @@ def test_a_file_that_is_gone_is_written_again_by_an_export_of_everything(lake: G
     assert [file.name for file in again.files] == [str(lost.relative_to(lake.url))] and lost.is_file()
 
 
-def test_lists_that_a_store_let_go_stay_in_the_lake(lake: GrownLake) -> None:
+def test_samples_deleted_from_the_store_stay_in_the_lake(lake: GrownLake) -> None:
     before = manifest.read(open_files(str(lake.url), lake.config)).tables("main")
     with lake.store.write() as con:
         con.execute("UPDATE blocks SET vals = NULL")
@@ -97,7 +97,7 @@ def test_lists_that_a_store_let_go_stay_in_the_lake(lake: GrownLake) -> None:
     assert manifest.read(open_files(str(lake.url), lake.config)).tables("main") == before
 
 
-def test_a_day_has_one_writer_and_both_are_named(four_days: Path, tmp_path: Path) -> None:
+def test_second_writer_of_a_day_is_refused_and_both_are_named(four_days: Path, tmp_path: Path) -> None:
     url = tmp_path / "lake"
     config, store = copied(four_days, tmp_path / "one")
     export(config, store, url)
@@ -110,7 +110,7 @@ def test_a_day_has_one_writer_and_both_are_named(four_days: Path, tmp_path: Path
     assert sorted(path.relative_to(url) for path in url.rglob("*.*")) == before
 
 
-def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_deleted(
+def test_concurrent_exports_are_refused_until_one_manifest_is_deleted(
     four_days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = tmp_path / "lake"
@@ -134,7 +134,7 @@ def test_two_exports_at_the_same_moment_are_refused_until_one_manifest_is_delete
     assert manifest.read(files).clusters == ["main"]
 
 
-# and what each ends with
+# commands and their exit codes
 COMMANDS = """
 report --month 2026-03 | 0
 report --by workload,day --format csv | 0
@@ -145,7 +145,7 @@ report --month 2035-02 | 1"""
 
 
 @pytest.mark.parametrize(("words", "code"), text_rows(COMMANDS))
-def test_commands_say_of_a_lake_what_they_say_of_the_store(
+def test_commands_print_the_same_for_a_lake_and_its_store(
     words: str, code: str, grown_lake: GrownLake
 ) -> None:
     ask = partial(
@@ -154,7 +154,7 @@ def test_commands_say_of_a_lake_what_they_say_of_the_store(
     assert ask("--lake", str(grown_lake.url)) == ask()
 
 
-def test_files_of_a_lake_have_the_mode_of_a_store(four_days: Path, tmp_path: Path) -> None:
+def test_lake_files_have_the_mode_of_the_store(four_days: Path, tmp_path: Path) -> None:
     config, _ = copied(four_days, tmp_path / "one")
     assert config.path is not None
     text = config.path.read_text().replace('store = "', '# store = "')
@@ -168,7 +168,9 @@ def test_files_of_a_lake_have_the_mode_of_a_store(four_days: Path, tmp_path: Pat
     assert modes == {(True, "770"), (False, "660")}
 
 
-def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_days_that_are_not_read_are_not_collected(
+    grown_lake: GrownLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "_BEFORE_DAYS", 1)
     third, end = at(48) * 1000, at(72) * 1000
     with opened(grown_lake.config, grown_lake.url, period=Period(from_ms(third), from_ms(end))) as store:
@@ -180,7 +182,7 @@ def test_days_that_are_not_read_are_not_free(grown_lake: GrownLake, monkeypatch:
         assert not store.query(f"SELECT hour FROM blocks WHERE hour >= {end} // 3600000")[1]  # noqa: S608
 
 
-def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(lake: GrownLake) -> None:
+def test_figures_of_other_settings_are_refused_and_kept_after_a_failed_task(lake: GrownLake) -> None:
     current = lake.url / "_gpucost/current.json"
     before = current.read_bytes()
     other = less_idle(lake.config)
@@ -195,13 +197,13 @@ def test_figures_are_those_of_their_settings_and_a_failed_task_keeps_them(lake: 
         pass
 
 
-def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(lake: GrownLake, tmp_path: Path) -> None:
+def test_newer_lake_broken_manifest_and_missing_lake_are_errors(lake: GrownLake, tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="lake not found"):
         manifest.read(open_files(str(tmp_path / "none"), Config()))
     files = open_files(str(lake.url), lake.config)
     file = next((lake.url / "_gpucost/manifests").rglob("*.json"))
-    told = json.loads(file.read_text())
-    newer = [json.dumps({**told, name: told[name] + 1}) for name in ("format", "schema")]
+    content = json.loads(file.read_text())
+    newer = [json.dumps({**content, name: content[name] + 1}) for name in ("format", "schema")]
     for text, refused in ((newer[0], "newer gpucost"), (newer[1], "newer gpucost"), ("{", "not a manifest")):
         file.write_text(text)
         with pytest.raises(StoreError, match=refused):
@@ -214,8 +216,8 @@ def test_a_lake_of_a_newer_version_a_broken_manifest_and_no_lake(lake: GrownLake
         open_files(str(file), lake.config)
 
 
-def test_others_read_the_raw_layout(grown_lake: GrownLake) -> None:
-    """As Spark SQL, Trino or DuckDB itself would: by Hive's folders."""
+def test_raw_layout_is_readable_with_hive_partitioning(grown_lake: GrownLake) -> None:
+    """Read Hive partitions, as Spark SQL, Trino or DuckDB do."""
     what = "count(DISTINCT {}), sum(samples), sum(hash(vals, offsets_ms))"
     rows = duckdb.sql(
         f"SELECT cluster, {what.format('day')} "  # noqa: S608
@@ -227,15 +229,15 @@ def test_others_read_the_raw_layout(grown_lake: GrownLake) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", together(), ids=name_of)
-def test_figures_of_all_cases_are_those_of_the_store(group: Together, tmp_path: Path) -> None:
+def test_figures_of_all_cases_match_the_store(group: Together, tmp_path: Path) -> None:
     """Many clusters in one lake."""
     wrong = unlike_the_store(*stored_together(group, tmp_path), pairs=2_000)
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Path) -> None:
-    """They come from servers of one name, with the same nodes and pods: only the cluster tells them apart."""
+def test_two_clusters_in_a_lake_report_the_same_as_separate_stores(tmp_path: Path) -> None:
+    """Both have the same server name, nodes and pods; only the cluster name differs."""
     url = tmp_path / "lake"
     alone = {}
     by_cluster = ["report", "--by", "cluster,namespace", "--format", "json"]
@@ -245,15 +247,15 @@ def test_two_stores_of_two_clusters_report_what_each_reported_alone(tmp_path: Pa
         export(config, store, url)
     attribute(config, url)
     both = json.loads(call(*by_cluster, "--config", str(config.path), "--lake", str(url))[0])
-    for name, told in alone.items():
-        assert [row for row in both["rows"] if row["cluster"] == name] == told["rows"]
-    assert both["totals"]["cost"] == sum(told["totals"]["cost"] for told in alone.values())
+    for name, report in alone.items():
+        assert [row for row in both["rows"] if row["cluster"] == name] == report["rows"]
+    assert both["totals"]["cost"] == sum(report["totals"]["cost"] for report in alone.values())
 
 
 @pytest.mark.slow
-def test_figures_after_other_settings_are_those_of_the_store(lake: GrownLake) -> None:
+def test_figures_after_changed_settings_match_the_store(lake: GrownLake) -> None:
     other = less_idle(lake.config)
-    next((lake.url / "attributed/cost_runs").rglob("*.parquet")).unlink()  # a file that is lost is made again
+    next((lake.url / "attributed/cost_runs").rglob("*.parquet")).unlink()  # a lost file is written again
     pipeline.attribute(other, lake.store)
     attribute(other, lake.url)
     with opened(other, lake.url) as seen:

@@ -1,4 +1,4 @@
-"""Files of a lake in a folder: whole or not there, and what is said where that cannot be."""
+"""Files of a lake in a folder: atomic writes, and errors for unsafe links, addresses, manifests and lost files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> LakeFiles:
     return open_files(str(tmp_path / "lake"), Config())
 
 
-def test_what_breaks_off_leaves_what_was_there(files: LakeFiles) -> None:
+def test_failed_write_leaves_the_old_file(files: LakeFiles) -> None:
     files.write("a/manifest.json", b"before")
     for name in ("a/manifest.json", "a/new.parquet"):
         with pytest.raises(StoreError, match="Input/output"):
@@ -37,7 +37,7 @@ def test_what_breaks_off_leaves_what_was_there(files: LakeFiles) -> None:
     assert files.names() == ["a/manifest.json"] and files.read("a/manifest.json") == b"before"
 
 
-def test_a_folder_that_is_gone_or_a_file(tmp_path: Path) -> None:
+def test_missing_folder_is_empty_and_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
     files = open_files(str(tmp_path / "lake"), Config())
     assert files.names() == [] and files.read("x") is None and files.delete(["x"]) is None  # type: ignore[func-returns-value]
     (tmp_path / "lake/_gpucost").mkdir(parents=True)
@@ -47,13 +47,13 @@ def test_a_folder_that_is_gone_or_a_file(tmp_path: Path) -> None:
     assert caught.value.fix
 
 
-def test_no_name_leads_out_of_the_lake(files: LakeFiles) -> None:
+def test_names_outside_of_the_lake_are_refused(files: LakeFiles) -> None:
     with pytest.raises(StoreError, match="outside of the lake"):
         files.read("raw/../../secret")
 
 
-def test_nothing_is_removed_where_a_link_leads_out_of_the_lake(files: LakeFiles, tmp_path: Path) -> None:
-    """Folders of a lake that are links: a file of another folder stays, however it is named; one within the lake goes."""
+def test_files_behind_a_link_out_of_the_lake_are_not_removed(files: LakeFiles, tmp_path: Path) -> None:
+    """A file outside the lake is never deleted through a link; a file behind a link within the lake is."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "old.parquet").write_bytes(b"mine")
@@ -74,7 +74,7 @@ def test_nothing_is_removed_where_a_link_leads_out_of_the_lake(files: LakeFiles,
     ["s3://key:hunter2@bucket/lake", "gs://hunter2@bucket/lake", "abfss://box:hunter2@account.dfs.core.windows.net/l",
      "s3://bucket/lake?access_key=hunter2", "gs://bucket/x?token=hunter2", "ftp://me:hunter2@host/lake", "s3:///lake", "abfss://account/x"],
 )  # fmt: skip
-def test_addresses_that_are_none_say_no_secret(url: str) -> None:
+def test_errors_of_invalid_addresses_contain_no_secret(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_files(url, Config())
     assert "hunter2" not in f"{caught.value.message} {caught.value.fix}" and caught.value.fix
@@ -90,12 +90,12 @@ CHANGES = """
 [1, 2] | ["1", 2]"""
 
 
-def test_a_manifest_of_no_sense_is_named(files: LakeFiles) -> None:
+def test_invalid_manifest_is_named(files: LakeFiles) -> None:
     whole = b'{"format": 1, "schema": 1, "cluster": "prod", "writer": "me", "heard": [1, 2], "days": {"d": {"blocks": %b}}}'
     file = b'{"name": "raw/x", "rows": 1, "size": 2, "sha256": "a", "digest": "d"}'
     files.write("_gpucost/manifests/cluster=prod/me.json", whole % file)
     assert manifest.read(files).clusters == ["prod"]
-    # numbers are numbers, and texts are texts
+    # types must match: numbers are not strings
     wrong = [
         b"[" * 100_000,
         b"{",
@@ -124,13 +124,13 @@ HARMS = pytest.mark.parametrize(
 
 
 @HARMS
-def test_a_file_that_is_lost_is_named(
+def test_lost_file_is_named(
     harm: Callable[[Path], object], words: str, files: LakeFiles, tmp_path: Path
 ) -> None:
     files.write("raw/x.parquet", b"rows")
     file = LakeFile("raw/x.parquet", 1, 4, sha256(b"rows").hexdigest(), "")
     assert files.local(file, tmp_path).read_bytes() == b"rows"
-    # another file of that length, and one of another
+    # another file of the same length, and a file of another length
     for other in (replace(file, sha256=sha256(b"sowr").hexdigest()), replace(file, size=5)):
         with pytest.raises(StoreError, match=r"raw/x\.parquet differs from"):
             files.local(other, tmp_path)
@@ -141,7 +141,7 @@ def test_a_file_that_is_lost_is_named(
 
 @pytest.mark.ci
 @HARMS
-def test_a_file_of_figures_that_is_lost_is_named(
+def test_lost_file_of_figures_is_named(
     harm: Callable[[Path], object], words: str, grown_lake: GrownLake, tmp_path: Path
 ) -> None:
     lake = grown_lake.copy(tmp_path / "copy")
@@ -156,17 +156,17 @@ KNOWN = [str(date.fromordinal(date(2026, 5, 10).toordinal() + day)) for day in r
 
 READ = """
 the newest three months | | 2026-08-01 2026-10-06
-31 days more, for comparisons, and one | 2026-09-01 2026-09-03 | 2026-07-31 2026-09-02
-as long again where that is more | 2026-08-01 2026-10-01 | 2026-05-31 2026-09-30
-no more than there is | 2026-06-01 2026-07-01 | 2026-05-10 2026-06-30
-up to the last | 2026-10-01 2026-11-01 | 2026-08-30 2026-10-06
+31 days more, for comparisons, and one more | 2026-09-01 2026-09-03 | 2026-07-31 2026-09-02
+a period of equal length if that is more | 2026-08-01 2026-10-01 | 2026-05-31 2026-09-30
+not before the first day | 2026-06-01 2026-07-01 | 2026-05-10 2026-06-30
+up to the last day | 2026-10-01 2026-11-01 | 2026-08-30 2026-10-06
 one day, before all data | 2020-02-01 2020-03-01 | 2026-05-10 2026-05-10
-one day, after it | 2035-02-01 2035-03-01 | 2026-10-06 2026-10-06"""
+one day, after all data | 2035-02-01 2035-03-01 | 2026-10-06 2026-10-06"""
 
 
-@pytest.mark.parametrize(("asked", "read"), named_rows(READ))
-def test_days_that_are_read_for_a_period(asked: str, read: str) -> None:
-    edges = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in asked.split()]
+@pytest.mark.parametrize(("days", "read"), named_rows(READ))
+def test_days_read_for_a_period(days: str, read: str) -> None:
+    edges = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in days.split()]
     period = Period(*edges) if edges else None
     assert reading._days_to_read(Config(timezone="UTC"), period, KNOWN) == tuple(read.split())
     assert reading._days_to_read(Config(timezone="UTC"), period, []) == ("", "")
@@ -177,7 +177,7 @@ def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
     assert "whole hours" in call("report", *period, "--lake", str(tmp_path), code=2)[1]
 
 
-def test_every_table_of_a_store_is_raw_or_made_of_it() -> None:
+def test_each_table_of_a_store_is_raw_or_derived() -> None:
     own = "schema_version seals collect_runs compactions cuts attribution_state attributed_days"
     with scratch_store() as con:
         names = con.execute("SELECT list(table_name) FROM duckdb_tables() WHERE NOT temporary").fetchall()

@@ -1,4 +1,4 @@
-"""Time that is billed and was not seen: a kind of cost of its own in every answer."""
+"""Billed time without metrics is a separate kind of cost in every answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
 def dead_since_the_10th(gaps: str = "") -> Fleet:
-    """The bill goes on for two of its nodes."""
+    """A fleet without metrics since the 10th; two of its nodes are still billed."""
     case = fleet("prod 0 216", f"prod not_collected 216 ever\n{gaps}", hours=216)
     for hour in range(216, 744):
         case.unseen(OCTOBER + hour * HOUR, 1)
@@ -35,13 +35,13 @@ def dead_since_the_10th(gaps: str = "") -> Fleet:
 
 @pytest.fixture(scope="module")
 def dead(module_path: Path) -> Path:
-    """The folder of a store of `dead_since_the_10th`, for who only reads it."""
+    """The folder with the store of `dead_since_the_10th`, for tests that only read it."""
     dead_since_the_10th().write(module_path / "store.duckdb")
     return module_path
 
 
 @pytest.mark.parametrize("by", [("gpu_model",), ("node", "day"), ("namespace", "hour"), ()])
-def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tuple[str, ...]) -> None:
+def test_billed_time_without_metrics_is_its_own_kind(dead: Path, by: tuple[str, ...]) -> None:
     view = view_of(None, dead, *by)
     nodes = view.node_totals
     assert nodes.not_collected_cost == D("33.84") * 528
@@ -63,7 +63,7 @@ def test_what_is_billed_and_was_not_seen_is_a_kind_of_its_own(dead: Path, by: tu
     assert sum(D(line["cost"]) for line in lines) == nodes.node_cost
 
 
-def test_what_nobody_saw_stands_beside_what_nobody_held_is_no_teams_and_is_never_shared(dead: Path) -> None:
+def test_not_collected_cost_is_shown_without_a_team_and_never_shared(dead: Path) -> None:
     view = view_of(None, dead, with_series=True)
     assert "**Not collected** | **8,448.0** | **$17,867.52**" in markdown(view)
     page = html(view)
@@ -87,7 +87,7 @@ def test_what_nobody_saw_stands_beside_what_nobody_held_is_no_teams_and_is_never
     assert row.own_cost == alone.node_totals.not_collected_cost
 
 
-def test_the_parts_of_a_change_still_add_up(dead: Path) -> None:
+def test_parts_of_a_change_add_up_with_not_collected_cost(dead: Path) -> None:
     words = ("diff", "2026-10-01..2026-10-09", "2026-10-09..2026-10-17")
     answer = ask(dead / "store.duckdb", *words, "--format", "json")
     assert answer.exit_code == 0, answer.output
@@ -98,7 +98,7 @@ def test_the_parts_of_a_change_still_add_up(dead: Path) -> None:
     assert "billed time without metrics of the GPUs' holders" in ask(dead / "store.duckdb", *words).stdout
 
 
-def test_metrics_tell_it(tmp_path: Path) -> None:
+def test_openmetrics_report_not_collected_time_and_cost(tmp_path: Path) -> None:
     case = dead_since_the_10th("prod bridged 70 71")
     views = [view_of(case, tmp_path, *by) for by in (("team",), ("gpu_model", "capacity_type"))]
     text = openmetrics([PeriodViews("month_to_date", MONTH, *views, end=MONTH.end)])

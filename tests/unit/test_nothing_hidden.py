@@ -1,4 +1,4 @@
-"""What a server does not tell, or tells twice, is named in the report: never a figure that looks whole."""
+"""Missing or contradictory metrics are named in the report, so incomplete figures never look complete."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def look(config: Config, store: Store, cluster: str) -> Answer:
 def scenes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, tuple[Scene, Answer]]]:
-    asked = asked_names(request)
+    names = asked_names(request)
     with (
-        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS, asked) as answers,
-        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS, asked) as more,
+        scene.start(tmp_path_factory.mktemp("scenes"), look, HOURS, names) as answers,
+        scaled.start(tmp_path_factory.mktemp("scaled"), look, HOURS, names) as more,
     ):
         yield answers | more
 
 
 def sliced(*held: Any) -> Fleet:
-    """Pods on GPU 0 of an L4 node that HAMi parts, for 4 h; each asks for parts of it."""
+    """Pods on GPU 0 of an L4 node shared by HAMi, for 4 h; each requests a part of it."""
     pods = [pod(name, "n", [0], 0, 4, asks=asks) for name, asks in held]
     offers = {"nvidia_com_gpu": 40}
     return fleet(HOURS, [node("n", L4, 0, HOURS, offers=offers)], pods, busy("n", [0], 0, 4))
 
 
 def scaled_memory(scaling: float, hours: float, warned: int) -> Scene:
-    """Three pods, each with 0.6 of the GPU's 24,576 MiB: 1.8 of what is there once."""
+    """Three pods, each with 0.6 of the GPU's 24,576 MiB: 1.8 times its memory."""
     described = sliced(*((f"part-{n}", {"nvidia_com_gpumem": 14746}) for n in range(3)))
     figures, view, _ = yield described, scrape(described, lean=True), f"[hami]\nmemory_scaling = {scaling}\n"
     assert figures == pytest.approx({f"part-{n}": hours for n in range(3)}, abs=0.01)
-    told = messages(view, "scaled_memory")
-    assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in told] == [
+    texts = messages(view, "scaled_memory")
+    assert ["node n hold more memory" in text and "7.2 GPU-hours of 3 pods" in text for text in texts] == [
         True
     ] * warned
     fixes = [note.fix for note in view.coverage.warnings if "memory_scaling" in (note.fix or "")]
@@ -67,18 +67,18 @@ def scaled_memory(scaling: float, hours: float, warned: int) -> Scene:
 
 
 @scene()
-def test_memory_that_hami_scales_is_divided_by_it() -> Scene:
+def test_oversubscribed_hami_memory_gives_a_warning() -> Scene:
     yield from scaled_memory(1.0, 2.4, 1)
 
 
 @scaled()
-def test_memory_that_hami_scales_is_divided_by_its_setting() -> Scene:
+def test_oversubscribed_hami_memory_is_divided_by_its_setting() -> Scene:
     yield from scaled_memory(2.0, 1.2, 0)
 
 
 @scene()
-def test_cores_and_memory_of_one_gpu_may_add_up_to_more_than_it() -> Scene:
-    """80 % of the cores with 20 % of the memory, and the other way around: no scaling."""
+def test_cores_and_memory_of_one_gpu_may_exceed_it_in_sum() -> Scene:
+    """One pod has 80 % of the cores and 20 % of the memory, the other the reverse: not scaled memory."""
     described = sliced(
         ("cores", {"nvidia_com_gpucores": 80, "nvidia_com_gpumem_percentage": 20}),
         ("memory", {"nvidia_com_gpucores": 20, "nvidia_com_gpumem_percentage": 80}),
@@ -92,10 +92,10 @@ LABELS = '[team_labels]\npod = "cost-center"\nnamespace = "team"\n'
 
 
 @scene(("cc-42", {"cc-42": 12}, LABELS), ("cc-7", {"cc-42": 6, "unassigned": 6}, ""))
-def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
+def test_conflicting_labels_count_only_if_they_agree(
     other: str, expected: dict[str, float], settings: str
 ) -> Scene:
-    """kube-state-metrics renames cost-center and cost_center of one pod; the namespace's label decides nothing then."""
+    """kube-state-metrics renames the labels cost-center and cost_center of a pod; the namespace label is not a fallback."""
     both = {"cost_center_conflict1": "cc-42", "cost_center_conflict2": other}
     nodes = [node("n", L4, 0, HOURS)]
     held = [
@@ -108,22 +108,22 @@ def test_a_label_in_conflict_with_itself_counts_where_it_agrees(
         row.keys["team"]: row.measures.allocated_gpu_hours for row in view.rows if row.kind == "allocated"
     }
     assert held_by == pytest.approx(expected)
-    said = (
+    message = (
         "label_cost_center_conflict1 = cc-42 and label_cost_center_conflict2 = cc-7 on 1 pods of namespace train: "
         "Prometheus reads two labels as one, shown as unassigned"
     )
-    assert messages(view, "label_conflict") == [said] * ("unassigned" in expected)
+    assert messages(view, "label_conflict") == [message] * ("unassigned" in expected)
 
 
 @scene(
-    # AKS labels spot nodes alone: one of them shows that the label is exported
+    # AKS labels only spot nodes: one such node shows that the label is exported
     ("aks", "on_demand", True),
     ("aks", "spot", False),
     ("karpenter", "on_demand", False),
-    # own machines are not bought by the hour
+    # on-premises machines need no spot label
     ("onprem", "on_demand", False),
 )
-def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
+def test_node_without_spot_label_is_on_demand_if_another_node_has_one(
     provider: str, second: str, unknown: bool
 ) -> Scene:
     cloud, own = ("gke", {"provider_id": "metal"}) if provider == "onprem" else (provider, {})
@@ -135,9 +135,9 @@ def test_a_node_without_a_spot_label_is_on_demand_if_the_cluster_shows_one(
     _, view, _ = yield described, scrape(described, lean=True)
     assert view.coverage.unknown_capacity_gpu_hours == (6 if unknown else 0)
     assert view.totals.spot_ratio == (None if unknown else 0)
-    told = messages(view, "no_capacity_label")
+    texts = messages(view, "no_capacity_label")
     assert [
-        text.startswith("no node of cluster ") and " has a capacity type label" in text for text in told
+        text.startswith("no node of cluster ") and " has a capacity type label" in text for text in texts
     ] == [True] * unknown
 
 
@@ -145,8 +145,8 @@ AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 
 
 @scene((True, "on_demand"), (False, "unknown"))
-def test_the_taint_of_aks_marks_spot_nodes(node_labels: bool, capacity: str) -> Scene:
-    """n1 is tainted; n0 is on demand if labels are exported, since the cluster marks its spot nodes."""
+def test_aks_taint_marks_spot_nodes(node_labels: bool, capacity: str) -> Scene:
+    """n1 is tainted; n0 is on-demand if labels are exported, because the cluster marks its spot nodes."""
     nodes = [node(name, L4, 0, HOURS, provider="aks", capacity_type="on_demand") for name in ("n0", "n1")]
     pods = [pod("p", "n0", [0], 0, 6), pod("q", "n1", [0], 0, 3)]
     described = fleet(HOURS, nodes, pods, {}) | {"node_labels": node_labels}

@@ -1,4 +1,4 @@
-"""What a notification says, before it is sent: short enough for a chat, and harmless whatever the names."""
+"""The text of notifications: short enough for a chat, and safe for any name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _message(lines: int, name: str = "team") -> Message:
 
 
 @pytest.mark.parametrize("lines", [0, 1, 40, 100])
-def test_slack_gets_pieces_that_it_takes(lines: int) -> None:
+def test_slack_blocks_are_within_its_limits(lines: int) -> None:
     blocks = as_slack(_message(lines, "n" * 45))["blocks"]
     assert len(blocks) <= 50
     texts = [block["text"]["text"] for block in blocks]
@@ -29,14 +29,14 @@ def test_slack_gets_pieces_that_it_takes(lines: int) -> None:
     assert sum(text.count("n" * 45) for text in texts) == lines
 
 
-def test_without_teams_there_is_no_table() -> None:
+def test_message_without_teams_has_no_table() -> None:
     message = _message(0)
     assert "Cost by team" not in as_text(message) + as_html(message) + json.dumps(as_slack(message))
 
 
 @settings(max_examples=6)
 @given(st.text(max_size=300))
-def test_names_stay_on_their_line(name: str) -> None:
+def test_names_stay_on_one_line_without_markup(name: str) -> None:
     plain = shortened(name, 48)
     assert len(plain) <= 48
     message = Message(one_line(name), "", ((one_line(name), "", ""),), "t", ((plain, "1", ""),), "", (), None)

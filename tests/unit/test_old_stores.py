@@ -1,4 +1,4 @@
-"""Stores of earlier versions, one of each schema since 8, kept as they were: they tell what a store made today tells."""
+"""Stores of earlier versions, one for each schema since 8, give the same figures as a store made today."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.unit.command import call
 
-#: Each holds the fleet of the case mig-mixed and the bill cur.csv, attributed by the version that wrote it.
+#: Each contains the fleet of the case mig-mixed and the bill cur.csv, attributed by the version that wrote it.
 STORES = Path(__file__).parents[1] / "stores"
 CASE = Path(__file__).parents[1] / "replay" / "cases" / "mig-mixed"
 OLD = sorted(STORES.glob("schema-*.duckdb.xz"))
 TABLES = ("cost_hourly", "node_hourly", "cost_daily", "node_daily", "charges", "effective_rows", "warnings")
-#: What an earlier version says less of, until the bill is loaded again.
+#: Tables with fewer details in earlier versions until the bill is loaded again.
 RELOADED = ("charges", "effective_rows", "warnings")
 
 pytestmark = pytest.mark.usefixtures("own_migrations")
@@ -42,14 +42,14 @@ Figures = dict[str, list[tuple[Any, ...]]]
 def figures(config: Config, store: Store) -> Figures:
     pipeline.attribute(config, store)
     left_out = {"source_file", "bill_id", "batch_id", "detail_id", "source", "load_id"}
-    told = {}
+    found = {}
     for table in TABLES:
         columns, rows = store.query(f"FROM {table}")
         kept = [place for place, name in enumerate(columns) if name not in left_out]
         # sums of milliseconds depend on their order
         values = [[round(v, 3) if isinstance(v, float) else v for v in row] for row in rows]
-        told[table] = sorted((tuple(row[place] for place in kept) for row in values), key=repr)
-    return told
+        found[table] = sorted((tuple(row[place] for place in kept) for row in values), key=repr)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def today(module_path: Path) -> tuple[Config, Figures]:
     return config, figures(config, store)
 
 
-def test_a_store_of_every_schema_is_kept() -> None:
+def test_a_store_of_each_schema_exists() -> None:
     assert [int(path.name[7:9]) for path in OLD] == [*range(8, latest_version())]
 
 
@@ -72,43 +72,43 @@ def unpacked(old: Path, folder: Path) -> Store:
     return store
 
 
-def told_without_the_bill(found: Figures) -> list[list[tuple[Any, ...]]]:
+def without_the_bill(found: Figures) -> list[list[tuple[Any, ...]]]:
     return [found[table] for table in TABLES if table not in RELOADED]
 
 
 @pytest.mark.parametrize(
     "old",
-    # through every migration that there is, and through some
+    # through all migrations, and through some
     [
         pytest.param(OLD[0], marks=pytest.mark.ci),
         *(pytest.param(old, marks=pytest.mark.slow) for old in OLD[1:]),
     ],
     ids=lambda path: path.name.partition(".")[0],
 )
-def test_a_store_of_an_earlier_schema_is_rewritten_and_loaded_into_as_one_made_today(
+def test_old_store_gives_the_figures_of_a_new_store(
     old: Path, today: tuple[Config, Figures], tmp_path: Path
 ) -> None:
-    config, told = today
+    config, expected = today
     store = unpacked(old, tmp_path)
     before = figures(config, store)
-    assert told_without_the_bill(before) == told_without_the_bill(told)
+    assert without_the_bill(before) == without_the_bill(expected)
     with store.read() as con:
         assert [one for one in upkeep.check(con) if one.wrong] == []
     upkeep.rewrite(store)
     assert figures(config, store) == before
     collect_bills(store, [LocalTree(STORES / "cur.csv")], "aws")
-    assert figures(config, store) == told
+    assert figures(config, store) == expected
 
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> Path:
-    """Unpack a store of schema 21: a sealed month of own servers and bought tokens, and a later month of a gateway's calls."""
+    """A store of schema 21: a sealed month of own servers and bought tokens, and a later month of gateway calls."""
     with tarfile.open(STORES / "sealed-21.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     return tmp_path
 
 
-def test_upgrade_copies_the_store_and_names_what_it_deletes(sealed: Path) -> None:
+def test_upgrade_copies_the_store_and_lists_deleted_rows(sealed: Path) -> None:
     store, before = sealed / "gpucost.duckdb", (sealed / "gpucost.duckdb").read_bytes()
     _, err = call("store", "info", "--store", str(store))
     copy = sealed / "gpucost.duckdb.schema-21"
@@ -121,7 +121,7 @@ def test_upgrade_copies_the_store_and_names_what_it_deletes(sealed: Path) -> Non
     assert copy.stat().st_mode == store.stat().st_mode
     assert len(before) <= copy.stat().st_size
     _, rows = Store(store).query("SELECT count(*), count(tenant) FROM progress_series")
-    assert rows == [(4, 2)], "the series of own servers stay"
+    assert rows == [(4, 2)], "the series of own servers are kept"
     assert call("store", "info", "--store", str(store))[1] == ""
 
 

@@ -1,4 +1,4 @@
-"""Every command that needs a list price has the same one, though older ones, next month's and those of zones are in the store."""
+"""All commands use the same list price, although the store also has older, future and zonal prices."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ FLEET = fleet(
 )
 TODAY = datetime.now(UTC).date()
 SOON, LATER = TODAY + timedelta(days=30), TODAY + timedelta(days=40)
-# zone, type, option, price, effective start, as of: what a cloud answered
-ASKED = f"""
+# zone, type, option, price, effective start and as-of date in the response of a cloud
+COLLECTED = f"""
 | {P5} | on_demand | 98 | | 2024-06-01
 | {P5} | on_demand | 55 | 2026-01-01 | 2026-01-02
 | {P5} | on_demand | 60 | {SOON} | 2026-02-01
@@ -59,7 +59,7 @@ us-west-2a | {L4} | spot | 3 | 2026-01-01 | 2026-01-02
 us-west-2c | {L4} | spot | 2 | 2026-01-01 | 2026-01-02
 us-west-2c | {L4} | spot | 1 | {SOON} | 2026-02-01
 """
-LIST_PRICE = "INSERT INTO list_prices VALUES ('aws', $1, $2, $3, $4, 0, '', '', $5, $6, nullif($7, '')::DATE, $8, 'asked')"
+LIST_PRICE = "INSERT INTO list_prices VALUES ('aws', $1, $2, $3, $4, 0, '', '', $5, $6, nullif($7, '')::DATE, $8, 'test')"
 HEADER = "provider,region,zone,instance_type,purchase_option,term_years,payment_option,price_per_hour,currency,price_as_of"
 SHIPPED = f"""{HEADER},source_id
 aws,us-west-2,,{P5},on_demand,,,70,USD,2024-01-01,test
@@ -79,7 +79,7 @@ def work(module_path: Path) -> Any:
         patch.setenv("HOME", str(module_path))
         store = load(FLEET, scrape(FLEET), write_config(FLEET, module_path, book), 2)
         with store.write() as con:
-            for zone, kind, option, price, start, as_of in text_rows(ASKED):
+            for zone, kind, option, price, start, as_of in text_rows(COLLECTED):
                 con.execute(LIST_PRICE, ["us-west-2", zone, kind, option, price, "USD", start, as_of])
             con.execute(
                 "INSERT INTO spot_prices VALUES ('aws', 'us-west-2', 'us-west-2b', ?, 'Linux/UNIX', '', ?, NULL, 20, 'USD', 'h')",
@@ -114,7 +114,7 @@ def explained(work: Path) -> float:
 
 
 def by_basis(work: Path) -> float:
-    """What the host's cores and memory leave to GPUs tells the list price that the split began from."""
+    """The list price from which the split started: the costs of the GPUs and of the host's cores and memory."""
     shutil.copyfile(work / "gpucost.duckdb", work / "split.duckdb")
     text = (work / "gpucost.toml").read_text()
     (work / "split.toml").write_text(
@@ -141,7 +141,7 @@ def offered(work: Path, kind: str, option: str) -> float:
 
 @cache
 def rules(work: Path) -> dict[tuple[str, str], float]:
-    """By type and capacity type, of a store without nodes: a copy that has list prices alone."""
+    """Prices in rules by type and capacity type, from a copy of the store that has only list prices."""
     config, store = configured(work)
     with store.read() as con:
         rows = con.execute("FROM list_prices").fetchall()
@@ -157,8 +157,8 @@ def rules(work: Path) -> dict[tuple[str, str], float]:
 PERIOD = "--from 2026-03-10T00:00Z --to 2026-03-10T02:00Z"
 TO_P5 = f"--instance-type {P5} --region us-west-2"
 OWN = "--purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12"
-# a command, where in its answer a price is, and the price: on demand 55, which has begun; of spot, without a price of the
-# region or zone, the lower median of its zones
+# a command, the path of a price in its answer, and the price: on-demand 55, which is in effect; for spot, without a price of
+# the region or zone, the lower median of the zones
 ANSWERS = f"""
 prices {P5} --region us-west-2 --purchase-option on_demand | rows 1 price_per_hour | 55.0
 prices {L4} --region us-west-2 --purchase-option spot | rows 0 price_per_hour | 2.0
@@ -172,7 +172,7 @@ whatif buy {OWN} --nodes 8 {TO_P5} | assumptions 6 value | 55.0
 
 @pytest.mark.usefixtures("work")
 @pytest.mark.parametrize(("words", "path", "price"), text_rows(ANSWERS))
-def test_every_command_has_the_same_price(words: str, path: str, price: str) -> None:
+def test_all_commands_use_the_same_price(words: str, path: str, price: str) -> None:
     result = CliRunner().invoke(app, [*words.split(), "--format", "json", "-q"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -181,7 +181,7 @@ def test_every_command_has_the_same_price(words: str, path: str, price: str) -> 
     assert str(found) == price
 
 
-def test_stages_and_rules_have_the_same_price(work: Path) -> None:
+def test_stages_and_rules_use_the_same_price(work: Path) -> None:
     assert {
         priced(work, "h"),
         priced(work, "r"),
@@ -196,8 +196,8 @@ def test_stages_and_rules_have_the_same_price(work: Path) -> None:
 
 ALWAYS, FOREVER = -4611686018427387904, 4611686018427387904
 JUNE = 1780272000000
-# zone, price, currency, effective start and as of of list prices, and the steps of a zone ("*": of the region's median):
-# only a price that had begun when it was asked for reaches back, and a median is of one currency
+# zone, price, currency, effective start and as-of date of list prices, and the steps of a zone ("*": the region's median):
+# only a price in effect on its as-of date applies to earlier times, and a median has one currency
 STEPS = f"""
 r-a 9 USD 2025-06-01 2026-01-01 | r-a 9 USD {ALWAYS} {FOREVER}
 r-a 8 USD 2026-06-01 2026-01-01 | r-a 8 USD {JUNE} {FOREVER}
@@ -221,7 +221,7 @@ def test_steps_of_list_prices(con: duckdb.DuckDBPyConnection, facts: str, expect
     assert [" ".join(map(str, step)) for step in steps] == ([expected] if expected else [])
 
 
-# percent off, of whose prices, and what it leaves of 10 a node-hour of spot on an A100, by list and by spot history
+# a discount, its price sources, and the discounted price of a spot A100 node at 10 an hour, from catalog and spot history
 OFF_LISTED = """
     percent | price_sources           | purchase_option | catalog | spot_history
     20      | catalog                 |                 |       8 |           10
@@ -232,12 +232,12 @@ OFF_LISTED = """
 
 
 @pytest.mark.parametrize("case", table(OFF_LISTED), ids=lambda case: " ".join(case.values()))
-def test_discounts_come_off_listed_prices_of_their_source(
+def test_discounts_reduce_listed_prices_of_their_source(
     con: duckdb.DuckDBPyConnection, case: dict[str, str]
 ) -> None:
     load_catalog(con)
     rule = {"percent": case["percent"], "price_sources": case["price_sources"].split()}
-    # without nodes it is not known whether one has such a GPU
+    # without nodes, an unknown GPU model is not an error
     rules = [rule | {"purchase_option": case.get("purchase_option")}, {"percent": 50, "gpu_model": "our own"}]
     config = Config(prices=Prices.model_validate({"discounts": rules}))
     known = {"provider": "aws", "instance_type": "P4d.24xlarge", "purchase_option": "spot", "source": "aws"}
@@ -252,6 +252,6 @@ def test_discounts_come_off_listed_prices_of_their_source(
     assert {row.origin: row.price_per_hour for row in left} == {
         name: Decimal(case[name]) for name in ("catalog", "spot_history")
     }
-    assert left[0].price_per_hour <= left[1].price_per_hour  # the cheapest stays first
+    assert left[0].price_per_hour <= left[1].price_per_hour  # sorted by price
     assert all(row.price_per_gpu_hour == row.price_per_hour / 8 for row in left)
     assert ["less 20 %" in row.source for row in left] == [row.price_per_hour == 8 for row in left]

@@ -1,4 +1,4 @@
-"""What questions answer about machines without Kubernetes or Slurm; their hours and costs are fleets: tests/fleets/hosts.py."""
+"""Answers about machines without Kubernetes or Slurm; tests/fleets/hosts.py covers their hours and costs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tests.replay.plain import PRICES, machine, smi
 from tests.unit.command import call
 
 
-def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Box 1 has a user for 3 of 24 h: 21 h of it are empty. No label names who uses box 2, at $4 an hour."""
+def test_hosts_without_user_label_are_not_empty_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Box 1 has a user for 3 of 24 h and is empty for 21 h. Box 2, at $4 an hour, has no user label."""
     (tmp_path / "prices.csv").write_text(PRICES)
     config = write_config(PLAIN, tmp_path, tmp_path / "prices.csv")
     assert config.path is not None
@@ -24,19 +26,19 @@ def test_hosts_without_users_are_no_empty_nodes(tmp_path: Path, monkeypatch: pyt
     load(PLAIN, [*first, *machine([smi("box-2", 0), smi("box-2", 1)])], config)
     monkeypatch.chdir(tmp_path)
 
-    def told(*words: str) -> Any:
+    def answer_of(*words: str) -> Any:
         span = f"--from 2026-03-10 --to 2026-03-11 --format json --config {config.path}".split()
         return json.loads(call(*words, *span)[0])
 
-    waste = told("waste")
+    waste = answer_of("waste")
     buckets = {row["bucket"]: (row["gpu_hours"], row["cost"]) for row in waste["buckets"] if row["gpu_hours"]}
     assert buckets == {"idle": (3, 6), "between_jobs": (51, 102), "empty_node": (42, 84)}
     warned = waste["coverage"]["warnings"][0]["message"]
     assert "(box-2): their time is unallocated, but never counts as empty" in warned
-    answer = told("whatif", "schedule", "--empty-minutes", "10")
+    answer = answer_of("whatif", "schedule", "--empty-minutes", "10")
     # 20 h 40 min of box 1 at $4
     removed = answer["today"]["node_hours"] - answer["scenario"]["node_hours"]
     assert (round(removed, 6), answer["saving"]) == (20.666667, 82.666666666)
     assert answer["findings"] == [
-        "1 node stays: plain hosts, and no metric reports who uses their GPUs. Set [[hosts]] user_label."
+        "1 node stays: plain hosts, and no metric reports the users of their GPUs. Set [[hosts]] user_label."
     ]

@@ -1,4 +1,4 @@
-"""Rules of `gpucost policy`: a fleet that breaks each of them once, and one that keeps them all."""
+"""Rules of `gpucost policy`: a fleet that violates each rule once, and a fleet that complies with all."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ VIOLATIONS = """
     long-training-on-demand ml PyTorchJob/bert: a pod was on demand for 26.0 h"""
 
 
-def test_who_breaks_which_rule(broken: Path) -> None:
+def test_each_rule_has_its_violation(broken: Path) -> None:
     found = answer(broken)
     rules = rules_of(found)
     violations = [{"rule": name, **one} for name in rules for one in rules[name]["violations"]]
-    told = [f"{figures(one, 'rule namespace subject')}: {one['evidence']}" for one in violations]
-    assert told == [line.strip() for line in VIOLATIONS.split("\n") if line]
+    listing = [f"{figures(one, 'rule namespace subject')}: {one['evidence']}" for one in violations]
+    assert listing == [line.strip() for line in VIOLATIONS.split("\n") if line]
     assert figures(violations[0], "gpu_hours cost") == "5 6"
     assert figures(found, "kept broken unknown") == "0 3 0"
     assert rules["batch-on-spot"]["checked"] == 1
 
 
-def test_a_part_of_the_fleet_and_what_makes_it_fail(broken: Path) -> None:
+def test_filters_exceptions_and_limits_decide_violations(broken: Path) -> None:
     web = rules_of(answer(broken, "--namespace web", code=0))
     assert {rule["status"] for rule in web.values()} == {"unknown"}
     assert (web["batch-on-spot"]["checked"], web["batch-on-spot"]["missing"]) == (0, None)
@@ -91,17 +91,17 @@ def test_a_part_of_the_fleet_and_what_makes_it_fail(broken: Path) -> None:
     answer(broken, f"--rules {few}", code=0)
     few.write_text('[[rules]]\nname = "q"\nkind = "on_demand_training"\nhours = 26\n')
     answer(broken, f"--rules {few}", code=0)
-    # all five GPU-hours of the only batch work outside production
+    # the only batch work outside production has five GPU-hours
     few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nexcept = ["m*"]\nmin_gpu_hours = 5\n')
     answer(broken, f"--rules {few}", code=0)
     few.write_text('[[rules]]\nname = "q"\nkind = "spot_for_batch"\nseverity = "warning"\n')
     assert answer(broken, f"--rules {few}", code=0)["broken"] == 1
 
 
-def test_a_fleet_that_keeps_every_rule(tmp_path: Path) -> None:
+def test_compliant_fleet_has_no_violations(tmp_path: Path) -> None:
     pods = [one for one in PODS if one["name"] != "ann-0"]
     folder = make(tmp_path, pods, "spot")
-    # there are no notebooks: that is no failure
+    # no notebooks is not a violation
     found = answer(folder, code=0)
     assert figures(found, "kept broken unknown") == "2 0 1"
     assert (rules_of(found)["idle-notebooks"]["status"], rules_of(found)["idle-notebooks"]["missing"]) == (
@@ -122,19 +122,19 @@ def test_pods_are_judged_by_their_whole_lives(broken: Path) -> None:
     # 26 hours, six of them in the period
     assert listed(late["long-training-on-demand"], "evidence gpu_hours") == "a pod was on demand for 26.0 h 6"
     assert listed(late["idle-notebooks"], "evidence gpu_hours") == "idle for 30.0 h without a break 9"
-    # five hours, one of them in the period, which min_gpu_hours lets pass
+    # five hours, one of them in the period, below min_gpu_hours
     assert listed(violations("4-6")["batch-on-spot"], "subject gpu_hours") == "Job/embed-1 1"
-    # three hours before its stretch began
+    # three hours before its idle interval began
     assert len(violations("1-3")["idle-notebooks"]) == 1
 
 
 @pytest.fixture(scope="module")
 def with_spot(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a spot node of the type costs is known."""
+    """The fleet with a spot node, so the spot price of the type is known."""
     return make(tmp_path_factory.mktemp("with-spot"), PODS, others=[node("b", L4, 0, H, "spot")])
 
 
-# what is left of the violations of spot for batch work and of training on demand
+# a change of the price book, and the status of the rules for batch work on spot and on-demand training
 PRICES = """
 cheap                   | spot,1.80      | spot,1.80         | broken
 as on demand            | spot,1.80      | spot,4.80         | kept
@@ -186,9 +186,7 @@ hours = 4       |                 | idle_notebooks needs hours
 
 
 @pytest.mark.parametrize(("old", "new", "message"), text_rows(WRONG))
-def test_what_is_wrong_with_a_file_is_said_with_its_line(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_error_in_a_rules_file_has_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in shipped_rules()
     (tmp_path / "rules.toml").write_text(shipped_rules().replace(old, new, 1))
     with pytest.raises(DataError, match=message):

@@ -1,4 +1,4 @@
-"""What a bill says of a machine is its node's price: which rows count, for which nodes, over which hours."""
+"""Node prices from a bill: which rows count, for which nodes and hours."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ Row = dict[str, Any]
 
 
 def node_of(*hours: float) -> Row:
-    """A node that is up from one hour to another."""
+    """A node that is up between two hours."""
     edges = (START + int(hour * MS_PER_HOUR) for hour in hours)
     return NODE | dict(zip(("up_from_ms", "up_to_ms"), edges, strict=True))
 
 
 @dataclass(frozen=True)
 class Case:
-    """The rows of a bill and what of each node's time they price.
+    """The rows of a bill and the resulting prices of each node.
 
-    A row names what is unlike ROW ("-" is null; "hour=0,1" is a row for each); "bill" begins another bill with these options.
-    A price is a node, the hours from and to which it holds, and dollars.
+    A row lists its differences from ROW ("-" is null; "hour=0,1" is a row for each hour). "bill" starts another bill with the
+    given options. A price is a node, its first and last hour, and dollars.
     """
 
-    told: str
+    charges: str
     priced: str
     nodes: tuple[Row, ...] = (NODE,)
     sharing: str = "pooled"
 
     @property
     def bills(self) -> Iterator[tuple[Row, list[Row]]]:
-        for told in ("; " + self.told).split("; bill"):
-            options, *lines = told.split(";")
+        for part in ("; " + self.charges).split("; bill"):
+            options, *lines = part.split(";")
             rows = []
             for line in filter(str.strip, lines):
                 row: Row = {name: None if value == "-" else value for name, value in words(line).items()}
@@ -83,20 +83,20 @@ azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMac
 nimbus://vm-17 | vm-17
 ocid1.instance.oc1.iad.abc | ocid1.instance.oc1.iad.abc
 """
-TOLD = titled("""
-= the hours that it covers
+TITLED = titled("""
+= only covered hours have a billed price
 hour=3,4; hour=5 cost=12
 1 3 5 10; 1 5 6 12
-= a machine covered in part has one price
+= a machine partly covered by a commitment has one price
 hours=0.25 cost=1 pricing=Committed cause=covered_usage; hours=0.75 cost=7.5
 1 0 1 8.5
-= a row that is free beside others lacks nothing
+= a free row next to others is complete
 hour=0; cost=0 hours=-
 1 0 1 10
-= what is billed beside a machine
+= other charges are not part of the price
 hour=0; kind=storage; kind=network; kind=other; kind=credit; kind=tax; kind=split; kind=reserved_unused
 1 0 1 10
-= of two formats that tell of the same time the newer load counts
+= the newer load counts if two formats overlap
 hour=0,1,2,3,4,5; bill told_as=focus; hour=0,1,2 cost=11
 1 0 3 11; 1 3 6 10
 = a day of another format
@@ -105,17 +105,17 @@ hour=0,1,2; bill told_as=focus-daily; length=24 hours=24 cost=288
 = parts of one format add up
 hour=0; bill; cost=1 hours=-
 1 0 1 11
-= charges that overlap in part are one period
+= partly overlapping charges form one period
 hour=0,1,2; hour=1 length=2 hours=- cost=4; hour=24 cost=1
 1 0 1 10; 1 1 3 12
 = a bill in another currency
 hour=0,1 currency=EUR
 1 0 2 15
-= of an earlier version
+= a bill loaded by an earlier version
 bill period=2020-01; hour=1; bill period=2020-02 provider=gcp; hour=1 cost=0 kind=tax
 1 1 2 10""")
-CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, priced in [text.splitlines()]} | {
-    "a half hour is no half price": Case(
+CASES = {name: Case(charges, priced) for name, text in TITLED.items() for charges, priced in [text.splitlines()]} | {
+    "half an hour has the full hourly price": Case(
         "hours=0.5 cost=5; hour=1; hour=2 hours=0.5 cost=5", "1 0.5 2.5 10", (node_of(0.5, 2.5),)
     ),
     "parts without hours are part of the price": Case(
@@ -129,13 +129,13 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
         )
         for machine, key in text_rows(MATCHED)
     },
-    "of another project or number is another machine": Case(
+    "another project or number is another machine": Case(
         f"key=p2/us-central1-a/gke-1; key={VM_KEY.format(33)}", "",
         (NODE | {"machine_id": "gce://p1/us-central1-a/gke-1"}, OTHER | {"machine_id": VM.format(3)},
          NODE | {"node_id": 3, "node": "n3", "machine_id": None}),
     ),
-    "a scale set that is not split": Case(WHOLE_SET, "1 0 24 3; 2 0 6 3", SET_NODES),
-    "a node's own row comes before its scale set's": Case(
+    "a scale set spreads its cost": Case(WHOLE_SET, "1 0 24 3; 2 0 6 3", SET_NODES),
+    "a node's own row takes precedence over its scale set": Case(
         f"{WHOLE_SET} bill provider=azure told_as=azure-cost; key={VM_KEY.format(1)} length=24 hours=6 cost=30",
         "1 0 24 3; 2 0 6 5", SET_NODES, "as_billed",
     ),
@@ -143,20 +143,20 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
         "length=24 hours=6 cost=60; hour=24 length=24 hours=6 cost=66", "1 18 24 10; 1 24 30 11", (node_of(18, 30),)
     ),
     **{
-        f"a bill without hours is of those that its node was up: {none}": Case(
+        f"a bill without hours covers the uptime of its node: {none}": Case(
             f"length=24 hours={none} cost=60; key=i-unseen length=24 hours={none} cost=48",
             "1 18 24 10", (node_of(18, 24),), "as_billed",
         )
         for none in "-0"
     },
-    "machines of one kind share commitments": Case(POOL, "1 0 1 6; 2 0 1 6", BOTH),
-    "or keep what they were billed": Case(POOL, "1 0 1 4; 2 0 1 10", BOTH, "as_billed"),
+    "machines of the same kind share commitments": Case(POOL, "1 0 1 6; 2 0 1 6", BOTH),
+    "as_billed keeps the cost of each machine": Case(POOL, "1 0 1 4; 2 0 1 10", BOTH, "as_billed"),
     **{
-        f"only machines of one kind share: {other}": Case(f"cost=4; key=i-0def {other}", "1 0 1 4; 2 0 1 10", BOTH)
+        f"only machines of the same kind share: {other}": Case(f"cost=4; key=i-0def {other}", "1 0 1 4; 2 0 1 10", BOTH)
         for other in ("account=1", "region=us-east-2", "type=p4de.24xlarge", "pricing=Dynamic", "reservation=cr-1")
     },
-    # a bill that says on demand of a node that is labeled spot: its own price, shared with nobody
-    "no other machine's price is a spot node's": Case(
+    # billed as on-demand but labeled spot: the node keeps its own price and shares with no other machine
+    "a spot node does not share prices with other machines": Case(
         "cost=10; key=i-0def hour=1 pricing=Dynamic cost=3; hour=5; hour=5 key=i-0def cost=4",
         "1 0 1 10; 1 5 6 10; 2 1 2 3; 2 5 6 4", (NODE, OTHER | {"capacity_type": "spot"}),
     ),
@@ -167,15 +167,15 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
         for row, settled in (("pricing=Dynamic", "spot"), ("reservation=cr-1", "reserved"), ("cost=10", "on_demand"),
                              ("pricing=Committed", "on_demand"))
     },
-    # nor does it pull down what others pay
+    # nor does it lower the price of other machines
     **{
-        f"a zero without a named cause is no price: {cause}": Case(
+        f"a zero without a named cause is not a price: {cause}": Case(
             f"hour=0,1 cost=0 cause={cause} type=zero:{cause}; key=i-0def type=zero:{cause}", "2 0 1 10", BOTH
         )
         for cause in ("zero_unexplained", "same", "reservation_cost_missing", "commitment_cost_missing", "dedicated_host")
     },
     **{
-        f"an hour of which one row lacks its cost is no price: {cause}": Case(
+        f"an hour with a row without cost has no price: {cause}": Case(
             f"cost={cost} cause={cause} type=lack:{cause}; cost=2 hours=- type=lack:{cause}; hour=1 type=lack:{cause}",
             "1 1 2 10",
         )
@@ -185,34 +185,34 @@ CASES = {name: Case(told, priced) for name, text in TOLD.items() for told, price
         f"a zero with a named cause is a price: {cause}": Case(f"hour=0,1 cost=0 cause={cause}", "1 0 2 0")
         for cause in ("free_tier", "promotion")
     },
-    # a lower price, told with the hours again and without
+    # a lower price, in rows with and without hours
     "a later billing period corrects an hour": Case(
         f"bill period=2026-09; hour=0,1; bill; {FIX} cost=-2 hours=0; {FIX} cost=-2 hour=1 hours=1", "1 0 2 8"
     ),
-    "a correction may take the hour back and charge another": Case(
+    "a correction may refund an hour and charge it anew": Case(
         f"bill period=2026-09; hour=0; bill; {FIX} cost=-10 hours=-1; {FIX} cost=5 hours=0.25", "1 0 1 20"
     ),
-    # hours that were billed on another machine; those that were taken back share no price
-    "a correction onto a machine without rows is its price": Case(
+    # hours first billed for another machine; refunded hours do not share a price
+    "a correction for a machine without rows is its price": Case(
         f"hour=0,1,2; bill period=2026-11; {FIX} hour=2 cost=-10 hours=-1; {FIX} hour=2 key=i-0def",
         "1 0 2 10; 2 2 3 10", (node_of(0, 2), OTHER | {"up_to_ms": START + 6 * MS_PER_HOUR}),
     ),
-    "hours billed on another machine are moved within one bill": Case(
+    "hours billed for another machine are moved within a bill": Case(
         "hour=0,1,2; hour=2 cost=-10 hours=-1; hour=2 key=i-0def", "1 0 2 10; 2 2 3 10", (node_of(0, 2), OTHER)
     ),
-    "corrections of a bill that is not there are no price": Case(f"{FIX} cost=-2; {FIX} hour=1 cost=3", ""),
+    "corrections of a missing bill give no price": Case(f"{FIX} cost=-2; {FIX} hour=1 cost=3", ""),
     "a price is never negative": Case(f"hour=0; {FIX} cost=-12", "1 0 1 0"),
-    "a machine with a GPU attached is one of GPUs": Case(
+    "a machine with an attached GPU is a GPU machine": Case(
         "bill provider=gcp; key=p/z/n1-gpu type=n1-standard-8; key=p/z/n1-gpu type=n1-standard-8 hours=- cost=3; "
         "key=p/z/n1-plain type=n1-standard-8",
         "", (),
     ),
-    # the sum in both; half of the hour in each; of which a part lacks its cost: no price
+    # the sum of both; half an hour in each; no price if a part lacks its cost
     **{
-        f"a machine that is billed in two currencies: {priced}, {'back' if turn < 0 else 'forth'}": Case(
-            ";".join(told.split(";")[::turn]), priced
+        f"a machine billed in two currencies: {priced}, {'reversed' if turn < 0 else 'in order'}": Case(
+            ";".join(charges.split(";")[::turn]), priced
         )
-        for told, priced in (
+        for charges, priced in (
             ("hour=0,1; hour=1 cost=2 currency=EUR hours=-", "1 0 1 10; 1 1 2 13"),
             ("hours=0.5 cost=5; hours=0.5 cost=4 currency=EUR", "1 0 1 11"),
             ("hour=0,1 type=two; cost=0 currency=EUR cause=zero_unexplained type=two", "1 1 2 10"),
@@ -224,18 +224,18 @@ NUMBERS = {name: number for number, name in enumerate(CASES)}
 
 
 def own(name: str, text: str) -> str:
-    """A machine's id in a case: no other case has it."""
+    """A machine id that is unique to the case."""
     in_set, found = re.subn(r"vmss(?=/|$)", rf"\g<0>{NUMBERS[name]}", text, flags=re.IGNORECASE)
     return in_set if found else f"{text}-{NUMBERS[name]}"
 
 
 def number_of(name: str, node: Row) -> int:
-    """A node's number among those of all cases."""
+    """The number of a node among all cases."""
     return NUMBERS[name] * 10 + int(node["node_id"])
 
 
 class Priced:
-    """All cases in one store, priced in both ways, discounts on list prices and the book among it."""
+    """All cases in one store, priced with both sharing modes, one of them with a discount."""
 
     def __init__(self) -> None:
         self.segments: dict[str, dict[int, list[Segment]]] = {}
@@ -292,7 +292,7 @@ def priced() -> Priced:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_bill_prices(priced: Priced, name: str) -> None:
+def test_bill_sets_node_prices(priced: Priced, name: str) -> None:
     case = CASES[name]
     billed = []
     for node in case.nodes:
@@ -302,51 +302,51 @@ def test_what_a_bill_prices(priced: Priced, name: str) -> None:
             for _, start, end, value, source, _ in segments
             if source == "bill"
         ]
-        # all other hours are as without a bill
+        # all other hours are priced as without a bill
         assert {source for *_, source, _ in segments} <= {"bill", "price_book"}
         up = (node["up_to_ms"] - node["up_from_ms"]) / MS_PER_HOUR
         assert sum(end - start for _, start, end, *_ in segments) == up
     assert billed == case.prices
 
 
-def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
-    segments = priced.segments["pooled"][number_of("the hours that it covers", NODE)]
+def test_segments_name_their_price_source(priced: Priced) -> None:
+    segments = priced.segments["pooled"][number_of("only covered hours have a billed price", NODE)]
     assert [f"{float(price):g} {source} {day}" for *_, price, source, day in segments] == [
         "7 price_book None", "10 bill 2026-10-01", "12 bill 2026-10-01", "7 price_book None"
     ]  # fmt: skip
     for name, origin in {
-        "a scale set that is not split": "azure, 2026-10, the scale set's cost spread over its nodes, spread over the day",
+        "a scale set spreads its cost": "azure, 2026-10, the scale set's cost spread over its nodes, spread over the day",
         "a day is spread over the hours that it bills": "aws, 2026-10, spread over the day",
-        "machines of one kind share commitments": "aws, 2026-10, shared with machines of its kind",
+        "machines of the same kind share commitments": "aws, 2026-10, shared with machines of its kind",
     }.items():
         assert priced.origin(name) == {f"bill of {origin}"}
 
 
-def test_hours_and_costs_of_machines(priced: Priced) -> None:
+def test_billed_hours_and_costs_of_machines(priced: Priced) -> None:
     for none in "-0":
-        name = f"a bill without hours is of those that its node was up: {none}"
+        name = f"a bill without hours covers the uptime of its node: {none}"
         assert priced.hours(name, "i-unseen")[::3] == (24, 2)
     assert priced.hours("a later billing period corrects an hour")[:2] == (2, 16)
     machines = ("i-0abc", "i-0def", "i-unseen")
-    pool = [priced.hours("machines of one kind share commitments", key) for key in machines]
+    pool = [priced.hours("machines of the same kind share commitments", key) for key in machines]
     assert sum(row[1] for row in pool) == sum(row[2] for row in pool) == 15
-    gpus = "a machine with a GPU attached is one of GPUs"
+    gpus = "a machine with an attached GPU is a GPU machine"
     assert priced.hours(gpus, "p/z/n1-gpu")[1] == 13
     assert own(gpus, "p/z/n1-plain") not in {row[0] for row in priced.answers["pooled"]["hours"]}
 
 
-def test_capacity_types_and_warnings(priced: Priced) -> None:
+def test_bill_settles_capacity_types_and_warns_about_zeros(priced: Priced) -> None:
     types = dict(priced.answers["pooled"]["types"])
     unknown = [name for name in CASES if name.startswith("the bill settles")]
     for name in unknown:
         assert (types[f"n1 {name}"], types[f"n2 {name}"]) == (name.split(": ")[1].split(",")[0], "unknown")
-    assert types["n2 no other machine's price is a spot node's"] == "spot"
+    assert types["n2 a spot node does not share prices with other machines"] == "spot"
     warnings = priced.answers["pooled"]["warnings"]
     settled = [subject for code, subject, *_ in warnings if code == "unknown_capacity_type"]
     assert settled == sorted(f"n2 {name}" for name in unknown)
-    told = ";".join(case.told for case in CASES.values())
+    charges = ";".join(case.charges for case in CASES.values())
     zeros = {subject: texts for code, subject, *texts in warnings if code == "unexplained_zero"}
-    assert zeros.keys() == set(re.findall(r"type=(zero:\w+|lack:\w+|two)", told))
+    assert zeros.keys() == set(re.findall(r"type=(zero:\w+|lack:\w+|two)", charges))
     for subject, (message, fix) in zeros.items():
         how_long = "1.0" if subject.startswith("lack") else "2.0"
         assert f"{how_long} hours of {subject} without their cost, or a part of it" in message
@@ -357,12 +357,12 @@ def test_capacity_types_and_warnings(priced: Priced) -> None:
     assert "old_bill" not in {code for code, *_ in priced.answers["as_billed"]["warnings"]}
 
 
-def test_a_bill_in_a_currency_without_a_rate_and_one_that_is_taken_back() -> None:
+def test_missing_exchange_rate_is_an_error_and_a_deleted_bill_has_no_prices() -> None:
     with empty_store() as con:
         number = bill(con, {}, {"cost": "2", "currency": "CHF", "hours": None})
         with pytest.raises(PriceError, match=r"node n1 .*CHF.*bill of aws, 2026-10"):
             run(con, [NODE], BOOK, RATES)
-        # of a machine that is no node, nobody asks
+        # a machine that is not a node needs no rate
         assert {s[4] for s in run(con, [OTHER], BOOK)} == {"price_book"}
         change_bill_rows(con, "DELETE FROM bill_rows WHERE bill_id = $1", [number])
         con.execute("DELETE FROM bills WHERE bill_id = $1", [number])

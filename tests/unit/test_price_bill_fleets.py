@@ -1,4 +1,4 @@
-"""A fleet and its bill in every export format, for tests of bills; and which days a change of prices restates."""
+"""A fleet and its bill in every export format, for tests of bills; and the days that changed prices restate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY = 24 * 3600
 
 
 def machines(kind: str, **more: Any) -> dict[str, Any]:
-    """Three nodes over two days, one of them spot, two that come or go within an hour, and three namespaces on them."""
+    """Three nodes over two days with three namespaces; one is spot, and two start or end within an hour."""
     shapes = {"p4de.24xlarge": 8, "a2-highgpu-2g": 2, "Standard_NC24ads_A100_v4": 1}
     last = shapes[kind] - 1
     nodes = [node("n1", kind, 0, 48), node("n2", kind, 5.25, 30.75), node("n3", kind, 2, 40.5, "spot")]
@@ -41,14 +41,14 @@ def machines(kind: str, **more: Any) -> dict[str, Any]:
         pod("c", "n2", [0], 6, 29.25, "serve"),
         pod("d", "n3", list(range(last + 1)), 3.5, 39.25, "batch"),
     ]
-    told = fleet(48, nodes, pods, busy("n1", [0], 1, 30), scrape=900, **more)
+    described = fleet(48, nodes, pods, busy("n1", [0], 1, 30), scrape=900, **more)
     for one in pods:
         one["keep_until"] = one["to"] + 3600
-    return told
+    return described
 
 
 def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
-    """Spot by the hour; n1 under a savings plan on the first day and a reservation on the second; n2 on demand."""
+    """Hourly spot prices; n1 has a savings plan on the first day and a reservation on the second; n2 is on-demand."""
     if node["capacity_type"] == "spot":
         return "spot", Decimal("3.1") + Decimal(hour // 3600 % 7) / 10
     if node["name"] == "n1":
@@ -59,35 +59,35 @@ def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal]:
 Writer = Callable[[list[Charge]], str]
 FORMATS: dict[str, tuple[str, str, str | None, Writer]] = {
     "cur2": ("p4de.24xlarge", "cur.csv", "aws", bill_files.aws_cur),
-    "cur": ("p4de.24xlarge", "cur.csv", "aws", lambda told: bill_files.aws_cur(told, legacy=True)),
+    "cur": ("p4de.24xlarge", "cur.csv", "aws", lambda charges: bill_files.aws_cur(charges, legacy=True)),
     "focus": ("p4de.24xlarge", "focus.csv", None, bill_files.focus),
     "gcp": ("a2-highgpu-2g", "export.jsonl", "gcp", bill_files.gcp_jsonl),
     "azure": ("Standard_NC24ads_A100_v4", "amortized.csv", "azure", bill_files.azure_amortized),
 }
 
 
-# Stores before any bill, by their fleets: many tests have the same one.
+# Stores without bills, by fleet: many tests share one.
 _LOADED: dict[str, bytes] = {}
 
 
 class Billed:
-    """A fleet in a store, with a price book that no bill would agree with."""
+    """A fleet in a store, with a price book that differs from every bill."""
 
     stages: dict[str, list[str]]
 
-    def __init__(self, folder: Path, told: dict[str, Any]) -> None:
-        self.folder, self.fleet = folder, told
+    def __init__(self, folder: Path, described: dict[str, Any]) -> None:
+        self.folder, self.fleet = folder, described
         (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
-        self.config: Config = write_config(told, folder, folder / "prices.csv")
+        self.config: Config = write_config(described, folder, folder / "prices.csv")
         self.store = Store(self.config.store)
-        key = json.dumps(told)
+        key = json.dumps(described)
         if key not in _LOADED:
-            load(told, scrape(told, lean=True), self.config, hours_per_window=48)
+            load(described, scrape(described, lean=True), self.config, hours_per_window=48)
             _LOADED[key] = self.config.store.read_bytes()
         self.config.store.write_bytes(_LOADED[key])
 
     def copy(self, folder: Path) -> Billed:
-        """The same with its bills, attributed if this is, to be changed."""
+        """A copy with its bills, attributed if this one is, for tests that change it."""
         made = Billed(folder, self.fleet)
         made.config.store.write_bytes(self.config.store.read_bytes())
         return made
@@ -103,17 +103,17 @@ class Billed:
         prices = self.config.prices.model_copy(update={"commitment_sharing": how})
         return self.config.model_copy(update={"prices": prices})
 
-    def check(self, told: list[Charge], *, pooled: bool = True) -> Fraction:
-        """Holds the cost of every pod and of what nobody held against the exact one; returns the cost of all nodes."""
+    def check(self, charges: list[Charge], *, pooled: bool = True) -> Fraction:
+        """Compare the cost of each pod and the unallocated cost with the exact cost; return the cost of all nodes."""
         pipeline.attribute(self.config if pooled else self.sharing("as_billed"), self.store)
-        book = billed_book(told, read_book(self.folder / "prices.csv"), pooled=pooled)
+        book = billed_book(charges, read_book(self.folder / "prices.csv"), pooled=pooled)
         truth = calculate(self.fleet, book)
         start, end = self.fleet["start"] * 1000, self.fleet["end"] * 1000
-        said, exact = (
+        found, exact = (
             {key: round(figures.cost, 6) for key, figures in pods.items()}
             for pods in (by_pod(self.store, start, end), truth.pods)
         )
-        assert said == exact
+        assert found == exact
         everything = total(self.store, start, end)
         assert round(everything.unallocated_cost, 6) == round(truth.total.unallocated_cost, 6)
         assert not unpaid(self.store)
@@ -133,7 +133,7 @@ COST = "SELECT sum(node_cost) FROM node_hourly JOIN nodes USING (node_id) WHERE 
 
 
 @pytest.mark.ci
-def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> None:
+def test_only_days_with_changed_prices_are_attributed_again(tmp_path: Path) -> None:
     described = fleet(96, [node("n", "p4de.24xlarge", 0, 96, "spot")], [], {}, scrape=1800)
     (tmp_path / "prices.csv").write_text(f"{HEADER}\n")
     config = write_config(described, tmp_path, tmp_path / "prices.csv")
@@ -141,7 +141,7 @@ def test_only_days_whose_prices_changed_are_attributed_again(tmp_path: Path) -> 
     first = described["start"] * 1000
     less = Prices(discounts=[Discount(percent=Decimal(30), effective_start=date(2026, 3, 13))])
     before: set[tuple[int, int]] = set()
-    # spot prices of two hours, a load that changes none, and a discount of the last day
+    # spot prices of two hours, a load without changes, and a discount on the last day
     for kind, prices, spot, changed, cost in (
         ("spot", Prices(), (-5, 10), {0, 1, 2, 3}, 10 * 96),
         ("spot", Prices(), (55, 20), {2, 3}, 10 * 55 + 20 * 41),

@@ -1,4 +1,4 @@
-"""Price books as people write them: what is read, and what is refused with file, line and column."""
+"""Handwritten price books: how fields are read, and errors with file, line and column."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(tmp_path: Path, text: str | bytes, currency: str = "USD") -> list[BookR
     return read_book(path, currency, BERLIN)
 
 
-def test_reads_every_field(tmp_path: Path) -> None:
+def test_every_field_is_read(tmp_path: Path) -> None:
     header = HEADER + ",per,node_selector"
     line = "AWS,us-east-1,us-east-1a,P4D.24xlarge,on-demand,32.10,USD,2026-10-01T12:00:00Z,gpu,pool=a;example.com/kind=x y"
     [row] = read(tmp_path, f"{header}\n{line}\n")
@@ -36,19 +36,19 @@ def test_reads_every_field(tmp_path: Path) -> None:
     assert row.effective_start == (datetime(2026, 10, 1, 12, tzinfo=UTC), date(2026, 10, 1))
 
 
-def test_byte_order_mark_line_endings_comments_and_blank_lines(tmp_path: Path) -> None:
+def test_byte_order_mark_comments_and_blank_lines_are_ignored(tmp_path: Path) -> None:
     lines = ("\ufeff# our contract", HEADER, "", "# A100", ",,,p4d.24xlarge,spot,12,usd,", ",,,,,,,", "", "")
     [row] = read(tmp_path, "\r\n".join(lines))
     assert (row.line, row.purchase_option, row.price_per_hour) == (5, "spot", 12)
     assert row.effective_start[0] is None
 
 
-def test_columns_may_stand_in_any_order_and_most_may_be_missing(tmp_path: Path) -> None:
+def test_columns_may_be_in_any_order_and_most_are_optional(tmp_path: Path) -> None:
     [row] = read(tmp_path, 'currency,price_per_hour,instance_type\nUSD,"0.125",dgx\n')
     assert (row.instance_type, row.purchase_option, row.price_per_hour) == ("dgx", None, Decimal("0.125"))
 
 
-def test_a_bare_date_is_local_midnight(tmp_path: Path) -> None:
+def test_date_without_time_is_local_midnight(tmp_path: Path) -> None:
     summer, winter = read(tmp_path, f"{HEADER}\n,,,a,,1,USD,2026-10-25\n,,,a,,2,USD,2026-10-26\n")
     assert summer.effective_start == (datetime(2026, 10, 24, 22, tzinfo=UTC), date(2026, 10, 25))
     assert winter.effective_start == (datetime(2026, 10, 25, 23, tzinfo=UTC), date(2026, 10, 26))
@@ -84,7 +84,9 @@ BAD = """
 
 
 @pytest.mark.parametrize(("line", "column", "reason"), text_rows(BAD))
-def test_a_bad_field_names_file_line_and_column(tmp_path: Path, line: str, column: str, reason: str) -> None:
+def test_invalid_field_is_reported_with_file_line_and_column(
+    tmp_path: Path, line: str, column: str, reason: str
+) -> None:
     with pytest.raises(PriceError) as caught:
         read(tmp_path, f"{HEADER}\n,,,ok,spot,1,USD,\n{line}\n")
     assert caught.value.message.startswith(f"{tmp_path / 'prices.csv'}:3: {column}: ")
@@ -93,7 +95,7 @@ def test_a_bad_field_names_file_line_and_column(tmp_path: Path, line: str, colum
 
 
 @pytest.mark.parametrize("selector", ["pool", "=a", "pool=", "pool=a;pool=b"])
-def test_a_bad_selector_is_refused(tmp_path: Path, selector: str) -> None:
+def test_invalid_selector_is_refused(tmp_path: Path, selector: str) -> None:
     with pytest.raises(PriceError, match=r"prices.csv:2: node_selector: "):
         read(tmp_path, f"price_per_hour,currency,node_selector\n1,USD,{selector}\n")
 
@@ -115,12 +117,12 @@ def test_a_bad_selector_is_refused(tmp_path: Path, selector: str) -> None:
         (HEADER.encode() + b"\n,,,\xe4,spot,1,USD,\n", "not UTF-8"),
     ],
 )
-def test_a_file_that_is_no_price_book_is_refused(tmp_path: Path, text: str | bytes, problem: str) -> None:
+def test_invalid_price_book_is_refused(tmp_path: Path, text: str | bytes, problem: str) -> None:
     with pytest.raises(PriceError, match=problem):
         read(tmp_path, text)
 
 
-def test_two_prices_for_one_thing_from_one_moment_name_both_lines(tmp_path: Path) -> None:
+def test_conflicting_prices_name_both_lines(tmp_path: Path) -> None:
     with pytest.raises(PriceError, match="lines 2 and 4"):
         read(tmp_path, f"{HEADER}\n,,,a,on_demand,1,USD,\n,,,a,spot,1,USD,\n,,,A,cud,2,USD,\n")
     same_instant = ",,,a,spot,1,USD,2026-10-01T00:00:00Z\n,,,a,spot,2,USD,2026-10-01T02:00:00+02:00\n"
@@ -128,7 +130,7 @@ def test_two_prices_for_one_thing_from_one_moment_name_both_lines(tmp_path: Path
         read(tmp_path, f"{HEADER}\n{same_instant}")
 
 
-def test_a_missing_file_says_where_it_is_set(tmp_path: Path) -> None:
+def test_missing_price_book_names_its_setting(tmp_path: Path) -> None:
     config = Config(prices=Prices(book=tmp_path / "nowhere.csv"))
     with pytest.raises(PriceError, match=r"nowhere\.csv: No such file") as caught:
         read_book(tmp_path / "nowhere.csv", "USD", config.tz)
@@ -137,7 +139,7 @@ def test_a_missing_file_says_where_it_is_set(tmp_path: Path) -> None:
         book_digest(config)
 
 
-def test_the_digest_follows_the_text(tmp_path: Path) -> None:
+def test_digest_changes_with_the_text(tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("a")
     config = Config(prices=Prices(book=path))

@@ -1,4 +1,4 @@
-"""Currencies and negotiated discounts: what they make of a price, and when."""
+"""Currencies and negotiated discounts: their effect on prices, and when it applies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(tmp_path: Path, text: str | None = None, **fx: str) -> Config:
     )
 
 
-def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_path: Path) -> None:
+def test_rate_is_valid_until_the_next_and_the_file_overrides_from_its_first_date(tmp_path: Path) -> None:
     known = rates(config(tmp_path, FX, EUR="1.05", CHF="1.1"))
     days = [date(2026, 10, day) for day in (1, 2, 3, 30)]
     converted = [str(known.convert(Decimal(2), "EUR", day, "a price")) for day in days]
@@ -43,7 +43,7 @@ def test_a_rate_holds_until_the_next_and_the_file_wins_from_its_first_date(tmp_p
         assert f"[prices] fx = {{ {currency} = … }}" in (caught.value.fix or "")
 
 
-# a row after those of FX, or a header alone
+# a row after the rows of FX, or only a header
 BAD = """
 2026-10-04,EUR,0 | :5: rate: is 0
 2026-10-04,EUR,-1 | :5: rate: is '-1'
@@ -59,21 +59,21 @@ date,currency,rates | :1: rates: not a column of a file of rates; did you mean r
 """
 
 
-@pytest.mark.parametrize(("line", "said"), text_rows(BAD))
-def test_a_bad_row_names_file_line_and_column(tmp_path: Path, line: str, said: str) -> None:
+@pytest.mark.parametrize(("line", "message"), text_rows(BAD))
+def test_invalid_row_is_reported_with_file_line_and_column(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(PriceError) as caught:
         rates(config(tmp_path, (line if line.startswith("date") else FX + line) + "\n"))
-    assert caught.value.message.startswith(f"{tmp_path / 'fx.csv'}{said}")
+    assert caught.value.message.startswith(f"{tmp_path / 'fx.csv'}{message}")
 
 
-def test_a_missing_file_and_a_rate_of_the_currency_itself_are_refused(tmp_path: Path) -> None:
+def test_missing_rates_file_and_a_rate_for_the_own_currency_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PriceError, match="cannot read the file of rates"):
         rates(Config(prices=Prices(fx_rates=tmp_path / "none.csv")))
     with pytest.raises(PriceError, match="fx has a rate for USD"):
         rates(config(tmp_path, USD="1"))
 
 
-def test_prices_are_cut_where_the_rate_of_a_local_day_changes(
+def test_price_segments_split_at_rate_changes_of_local_days(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     (tmp_path / "fx.csv").write_text(FX)
@@ -84,7 +84,7 @@ def test_prices_are_cut_where_the_rate_of_a_local_day_changes(
     assert result == told_steps("0 22 10.5, 22 36 11, 36 72 10")
 
 
-def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     (tmp_path / "fx.csv").write_text(FX)
     book, late = [",,,p4d.24xlarge,on_demand,10,EUR"], {"fx_rates": tmp_path / "fx.csv"}
     for lines, prices, currency, message in (
@@ -95,7 +95,7 @@ def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, t
         with pytest.raises(PriceError, match=message):
             run(con, [NODE], lines, prices, currency=currency)
     assert con.execute("SELECT count(*) FROM node_prices").fetchall() == [(0,)]
-    # what does not win needs no rate
+    # a price that is not used needs no rate
     assert steps(run(con, [NODE], [",,,,on_demand,5,EUR"], currency="EUR")) == told_steps("5")
     assert steps(run(con, [NODE], [], {"fx": {"USD": "0.5"}}, currency="EUR")) == told_steps("10.978821")
 
@@ -103,8 +103,8 @@ def test_a_currency_without_a_rate_is_an_error(con: duckdb.DuckDBPyConnection, t
 BOOK = [",,,,on_demand,10,USD", ",,,,spot,5,USD"]
 
 
-# What of a node is unlike NODE, the discounts of its day, of 30 % unless they say more, and its price, which is 10 or for
-# spot 5 without any. Names of GPUs have an underscore for each space. A family ends where a word or number does.
+# The differences of a node from NODE, the discounts of its day (30 % by default), and its price. Without a discount the price
+# is 10, or 5 for spot. GPU names have underscores for spaces. A family ends at the end of a word or number.
 DISCOUNTED = """
 instance_type=p5.48xlarge | instance_family=p5 | 7
 instance_type=p5.48xlarge | instance_family=P5 | 7
@@ -144,23 +144,21 @@ def terms(text: str) -> dict[str, Any]:
     return named | ({"price_sources": [named["price_sources"]]} if "price_sources" in named else {})
 
 
-def test_what_is_left_out_matches_anything_and_all_that_match_multiply(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
+def test_omitted_conditions_match_all_and_matching_discounts_multiply(con: duckdb.DuckDBPyConnection) -> None:
     nodes, discounts, expected = [], [], []
-    for day, (node, told, price) in enumerate(text_rows(DISCOUNTED)):
+    for day, (node, rules, price) in enumerate(text_rows(DISCOUNTED)):
         begins = START + day * 24 * MS_PER_HOUR
         span = {"node_id": day, "up_from_ms": begins, "up_to_ms": begins + 24 * MS_PER_HOUR}
         nodes.append(NODE | terms(node) | span)
         first = DAY.date() + timedelta(day)
         dated = {"percent": 30, "effective_start": first, "effective_end": first + timedelta(1)}
-        discounts += [dated | terms(one) for one in told.split(";")]
+        discounts += [dated | terms(one) for one in rules.split(";")]
         expected.append((day, Decimal(price)))
     prices = [(node, value) for node, _, _, value, _, _ in run(con, nodes, BOOK, {"discounts": discounts})]
     assert prices == expected
 
 
-def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection) -> None:
+def test_unknown_gpu_model_is_refused(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(PriceError, match=r"number 2: gpu_model 'H2000' is neither") as caught:
         run(con, [NODE], BOOK, {"discounts": [{"percent": 30}, {"percent": 30, "gpu_model": "H2000"}]})
     assert "H200" in (caught.value.fix or "")
@@ -169,8 +167,8 @@ def test_a_gpu_model_that_nobody_knows_is_refused(con: duckdb.DuckDBPyConnection
     assert steps(segments) == told_steps("7")
 
 
-# a capacity type, the line that prices it at 10, and its prices on days with 30 % off on demand and 20 % off reserved, spot and
-# capacity blocks
+# a capacity type, the line that prices it at 10, and its prices on four days with a discount of 30 % on on-demand, or of 20 %
+# on reserved, spot and capacity blocks
 BOTH = """
 reserved | on_demand | 0 24 7, 24 48 8, 48 96 10
 reserved | savings_plan | 0 24 7, 24 48 8, 48 96 10
@@ -180,16 +178,14 @@ flex_start | flex_start | 0 96 7
 """
 
 
-def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
-    told = text_rows(BOTH)
+def test_reserved_capacity_at_on_demand_prices_gets_both_discounts(con: duckdb.DuckDBPyConnection) -> None:
+    rows = text_rows(BOTH)
     lasting = NODE | {"up_to_ms": START + 96 * MS_PER_HOUR}
     nodes = [
         lasting | {"node_id": number, "capacity_type": capacity, "instance_type": f"x{number}"}
-        for number, (capacity, *_) in enumerate(told)
+        for number, (capacity, *_) in enumerate(rows)
     ]
-    book = [f",,,x{number},{line},10,USD" for number, (_, line, _) in enumerate(told)]
+    book = [f",,,x{number},{line},10,USD" for number, (_, line, _) in enumerate(rows)]
     discounts: list[dict[str, Any]] = [{"percent": 30, "purchase_option": "calendar"}]
     for day, (option, percent) in enumerate(
         (("on_demand", 30), ("reserved", 20), ("spot", 20), ("capacity_block", 20))
@@ -198,18 +194,18 @@ def test_reserved_capacity_that_is_paid_on_demand_has_the_discounts_of_both(
         span = {"effective_start": first, "effective_end": first + timedelta(1)}
         discounts.append({"percent": percent, "purchase_option": option, **span})
     segments = run(con, nodes, book, {"discounts": discounts})
-    for number, (*_, prices) in enumerate(told):
+    for number, (*_, prices) in enumerate(rows):
         assert steps([segment for segment in segments if segment[0] == number]) == told_steps(prices)
 
 
-def test_a_discount_holds_for_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
+def test_discount_applies_to_its_local_days(con: duckdb.DuckDBPyConnection) -> None:
     node = NODE | {"up_to_ms": START + 72 * MS_PER_HOUR}
-    told = "percent=30 effective_start=2026-10-02 effective_end=2026-10-03; percent=50 effective_start=2026-10-03"
-    discounts = [words(one) for one in f"{told}; percent=10 effective_end=2026-10-03".split(";")]
+    rules = "percent=30 effective_start=2026-10-02 effective_end=2026-10-03; percent=50 effective_start=2026-10-03"
+    discounts = [words(one) for one in f"{rules}; percent=10 effective_end=2026-10-03".split(";")]
     result = steps(run(con, [node], BOOK, {"discounts": discounts}, timezone="Europe/Berlin"))
     assert result == told_steps("0 22 9, 22 46 6.3, 46 72 5")
 
 
-def test_a_discount_is_taken_off_the_list_price(con: duckdb.DuckDBPyConnection) -> None:
+def test_discount_reduces_the_list_price(con: duckdb.DuckDBPyConnection) -> None:
     [(_, _, _, value, source, _)] = run(con, [NODE], [], {"discounts": [{"percent": 30}]})
     assert (value, source) == (Decimal("15.370349400"), "catalog")

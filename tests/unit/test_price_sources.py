@@ -1,4 +1,4 @@
-"""Where the price of a moment comes from besides the book: spot history and list prices, as of each moment."""
+"""Price sources other than the price book: spot history and list prices, as of each moment."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LIST = (
 )
 
 
-# what a change of a spot price and a list price are unless a case names something else
+# defaults of spot price changes and list prices in the cases
 CHANGE = "zone=us-east-1a region=us-east-1 product=Linux/UNIX source=aws"
 LISTED = "option=on_demand zone= region=us-east-1 as_of=2026-01-01"
 
 
-def changes(told: str, kind: str) -> list[Row]:
-    """Changes of a type's spot price: hours from START in "at" and "to", and an underscore for each space of a product."""
+def changes(text: str, kind: str) -> list[Row]:
+    """Spot price changes of a type: "at" and "to" in hours from START, underscores for spaces in products."""
     rows = []
-    for line in filter(None, told.split("; ")):
+    for line in filter(None, text.split("; ")):
         row: Row = {"instance_id": "", "to": None, "type": kind, **words(CHANGE), **words(line)}
         until = row.pop("to")
         row["at"] = START + round(float(row["at"]) * MS_PER_HOUR)
@@ -50,7 +50,7 @@ def collected(con: duckdb.DuckDBPyConnection, until_hour: float, source: str = "
 
 @dataclass
 class Case:
-    """Nodes by what is unlike NODE, what each costs, parted by bars, and prices of the case's type, which is T in a book."""
+    """Nodes (differences from NODE), the price steps of each, separated by bars, and prices of the type (T in a book)."""
 
     nodes: list[Row]
     prices: str
@@ -63,7 +63,7 @@ Priced = dict[str, list[list[Segment]]]
 
 
 def segments_of(cases: dict[str, Case], **elsewhere: str) -> Priced:
-    """The segments of each case's nodes: all in one store, each case with an instance type of its own."""
+    """The price segments of each node: all cases in one store, each with its own instance type."""
     nodes, lines = [], []
     with empty_store() as con:
         for number, case in enumerate(cases.values()):
@@ -104,50 +104,50 @@ ANY_REGION = "price=7 as_of=2026-09-01 region="
 OF_A_ZONE = f"{ANY_REGION}; price=6 as_of=2026-09-01 zone=us-east-1b"
 PLACES = f"{OF_A_ZONE}; price=5 as_of=2026-09-01"
 CASES = {
-    "a spot price holds until the next change": Case(
+    "a spot price is valid until the next change": Case(
         SPOT, "0 12.25 1, 12.25 24 3", "at=-30 price=1; at=12.25 price=3; at=13 price=2 zone=us-east-1b"
     ),
     **{
         f"{capacity} is not priced by spot history": Case([{"capacity_type": capacity}], "", "at=-1 price=1")
         for capacity in ("on_demand", "reserved", "unknown")
     },
-    "nor is another zone": Case([words("capacity_type=spot zone=us-east-1b")], "", "at=-1 price=1"),
-    "the book comes before spot history and that before list prices": Case(
+    "spot history does not price another zone": Case([words("capacity_type=spot zone=us-east-1b")], "", "at=-1 price=1"),
+    "the book overrides spot history, which overrides list prices": Case(
         SPOT, "0 6 9, 6 18 5, 18 24 2", "at=6 price=5", "price=9 as_of=2026-09-01 option=spot",
         (",,,T,spot,2,USD,2026-10-01T18:00:00Z",),
     ),
-    "without its zone a node has the lower median of its region's zones": Case(
+    "a node without a zone has the lower median of its region's zones": Case(
         [{"capacity_type": "spot", "zone": None}], "0 6 2, 6 24 3", FIVE_ZONES
     ),
     "a region without zones prices all of its zones": Case(
         SPOT, "0 12 1, 12 24 2", "at=-1 price=1 zone=; at=12 price=2"
     ),
-    "zones may be told by id": Case(
+    "zones may be given by id": Case(
         [{"capacity_type": "spot", "labels": {"label_topology_k8s_aws_zone_id": "use1-az4"}}], "1", "at=-1 price=1 zone=use1-az4"
     ),
-    "what an instance was charged comes before the market": Case(
+    "the charged price of an instance overrides the market price": Case(
         SPOT, "0 3 1, 3 4 7, 4 24 1",
         "at=-1 price=1; at=3 price=7 instance_id=own zone= product= to=4; at=3 price=9 instance_id=i-other zone= product= to=4",
     ),
-    "Windows never": Case(SPOT, "", WINDOWS),
-    "Linux in a VPC": Case(SPOT, "2", VPC),
-    "Linux comes first": Case(SPOT, "1", f"{VPC}; at=-1 price=1"),
-    "of list prices the newest holds from its day": Case(FOUR_DAYS, "0 24 21, 24 96 20", listed=TWO),
-    # asked later, and said to have begun before: holds from then on, over what was known before
-    "one that began before it was asked": Case(FOUR_DAYS, "0 24 21, 24 48 20, 48 96 19", listed=BEGUN),
-    "one that always was": Case(
+    "Windows prices do not apply": Case(SPOT, "", WINDOWS),
+    "prices of Linux in a VPC apply": Case(SPOT, "2", VPC),
+    "prices of Linux take precedence": Case(SPOT, "1", f"{VPC}; at=-1 price=1"),
+    "the newest list price applies from its day": Case(FOUR_DAYS, "0 24 21, 24 96 20", listed=TWO),
+    # fetched later with an earlier start: applies from its start, over older prices
+    "a list price with a past start applies from its start": Case(FOUR_DAYS, "0 24 21, 24 48 20, 48 96 19", listed=BEGUN),
+    "a list price with an early start applies to all time": Case(
         FOUR_DAYS, "0 96 18", listed=f"{BEGUN}; price=18 as_of=2026-11-01 begins=2026-01-01"
     ),
-    "before the first list price the earliest holds": Case(
+    "the earliest list price applies to earlier time": Case(
         FOUR_DAYS, "0 48 5, 48 96 6", listed="price=5 as_of=2026-10-02; price=6 as_of=2026-10-03"
     ),
     "next month's price of a zone is not charged today": Case(
         ONE, "33", listed="price=33 as_of=2026-01-01; price=99 as_of=2026-09-30 begins=2027-01-01 zone=us-east-1a"
     ),
     "a list price of any region": Case(ONE, "7", listed=ANY_REGION),
-    "comes after the region's zones": Case(ONE, "6", listed=OF_A_ZONE),
-    "and those after the region": Case(ONE, "5", listed=PLACES),
-    "and prices other regions": Case([words("region=us-west-2 zone=us-west-2a")], "7", listed=PLACES),
+    "a zonal price overrides a price of any region": Case(ONE, "6", listed=OF_A_ZONE),
+    "a regional price overrides a zonal price": Case(ONE, "5", listed=PLACES),
+    "a price of any region applies to other regions": Case([words("region=us-west-2 zone=us-west-2a")], "7", listed=PLACES),
 }  # fmt: skip
 
 
@@ -157,15 +157,15 @@ def priced() -> Priced:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_prices_a_node(priced: Priced, name: str) -> None:
+def test_price_source_of_a_node(priced: Priced, name: str) -> None:
     check_steps(CASES[name], priced[name])
 
 
-def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
+def test_segments_name_their_price_source(priced: Priced) -> None:
     names = (
-        "a spot price holds until the next change",
-        "one that always was",
-        "the book comes before spot history and that before list prices",
+        "a spot price is valid until the next change",
+        "a list price with an early start applies to all time",
+        "the book overrides spot history, which overrides list prices",
     )
     found = [segment[4:] for name in names for segment in priced[name][0]]
     assert [(source, str(day)) for source, day in found] == text_rows("""
@@ -178,7 +178,7 @@ def test_segments_say_where_their_prices_are_from(priced: Priced) -> None:
     """)
 
 
-def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckdb.DuckDBPyConnection) -> None:
+def test_last_price_is_valid_past_the_end_of_collected_time(con: duckdb.DuckDBPyConnection) -> None:
     def carried(days: int) -> list[tuple[float, float, Decimal]]:
         return steps(
             run(
@@ -197,7 +197,7 @@ def test_the_last_price_is_carried_past_the_end_of_what_was_collected(con: duckd
     [(message, start, end)] = con.execute("SELECT message, from_ms, to_ms FROM warnings").fetchall()
     assert "96.0 GPU-hours" in message
     assert (start, end) == (START + 12 * MS_PER_HOUR, START + 24 * MS_PER_HOUR)
-    # another load of the region, which brought nothing new of this type
+    # another load of the region without new prices of this type
     con.executemany(HISTORY, changes("at=-5 price=7 zone=us-east-1b source=again", "x9.large"))
     collected(con, 0, "again")
     assert carried(3) == told_steps("1")

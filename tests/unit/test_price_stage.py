@@ -1,4 +1,4 @@
-"""From nodes, a price book and the catalog to price segments: named cases, and random books against plain Python."""
+"""Price segments from nodes, a price book and the catalog, in named cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def case(nodes: list[Row], lines: list[str], prices: str, listed: str = "") -> C
 
 
 OPTIONS = ["on_demand", "savings_plan", "cud", "reserved", "capacity_block", "flex_start", "calendar", "spot"]
-# what prices a capacity type
+# the purchase options that may price a capacity type
 FIT = """
 on_demand | on_demand savings_plan cud
 unknown | on_demand savings_plan cud
@@ -40,7 +40,7 @@ capacity_block | capacity_block
 flex_start | flex_start calendar
 spot | spot
 """
-# of rows as specific the option that fits best wins, the last; one key holds one of on_demand, savings_plan or cud
+# of equally specific rows the option that fits best wins (the last); a key has one of on_demand, savings_plan or cud
 RANKED = """
 reserved | on_demand
 reserved | cud
@@ -74,7 +74,7 @@ CASES = {
         for capacity, fit in text_rows(FIT) for option in OPTIONS
     },
     **{
-        f"{names} of {capacity}{' where one is more specific' * bool(more)}": case(
+        f"{names} of {capacity}{' with a more specific row' * bool(more)}": case(
             [{"capacity_type": capacity}], [*(f",,,T,{name},{price},USD" for price, name in enumerate(names.split(), 1)), *more],
             "50" if more else str(len(names.split())),
         )
@@ -82,7 +82,7 @@ CASES = {
         for more in ([], [f",us-east-1,,T,{names.split()[0]},50,USD"])
     },
     **{
-        f"a row for all options prices reserved capacity only where none that fits does: {option}": case(
+        f"a row for all options prices reserved capacity only if no other row fits: {option}": case(
             [{"capacity_type": "reserved"}], [",,,T,,9,USD", f",,,T,{option},8,USD"], price
         )
         for option, price in {"savings_plan": "8", "on_demand": "8", "spot": "9", "capacity_block": "9"}.items()
@@ -96,24 +96,24 @@ CASES = {
         )
         for selector, price in text_rows(SELECTORS)
     },
-    "of two selectors one fits": case([{"labels": {"label_pool": "train"}}], TIE, "5"),
-    "of two selectors that tie a third is more specific": case(
+    "one of two selectors fits": case([{"labels": {"label_pool": "train"}}], TIE, "5"),
+    "a more specific row wins over two tied selectors": case(
         [{}],
         [*TIE, *(f",,us-east-1c,T,,{price},USD,2026-10-01T{hour}:00:00Z,,pool=train" for price, hour in ((7, "03"), (8, "12")))],
         "0 3 5, 3 12 7, 12 24 8",
     ),
-    "touching segments of one price are one": case(
+    "adjacent segments with the same price are merged": case(
         [{}], [f",,,T,on_demand,5,USD,2026-10-01T0{hour}:00:00Z" for hour in (0, 3, 6)], "5"
     ),
-    "the catalog prices until the book begins": case(
+    "catalog prices apply until the book begins": case(
         [{"instance_type": "p4d.24xlarge", "region": None}], [",,,p4d.24xlarge,on_demand,9,USD,2026-10-01T12:00:00Z"],
         "0 12 21.957642, 12 24 9",
     ),
-    "list prices on demand price no capacity block": case(LIST_ONLY, [], "| | 9", "price=9"),
-    "capacity blocks and flex start have their own": case(
+    "on-demand list prices do not price capacity blocks": case(LIST_ONLY, [], "| | 9", "price=9"),
+    "capacity blocks and flex start have their own list prices": case(
         LIST_ONLY, [], "4 | 6 | 9", "price=9; price=4 option=capacity_block; price=6 option=calendar"
     ),
-    "flex start before a calendar's": case(
+    "flex start prices override calendar prices": case(
         LIST_ONLY, [], "| 7 | 9", "price=9; price=6 option=calendar; price=7 option=flex_start"
     ),
 }  # fmt: skip
@@ -121,12 +121,12 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def priced() -> Priced:
-    # in a zone of its own, but where a case names one
+    # in a zone of their own unless a case names one
     return segments_of(CASES, zone="us-east-1c")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_book_prices(priced: Priced, name: str) -> None:
+def test_price_book_sets_node_prices(priced: Priced, name: str) -> None:
     check_steps(CASES[name], priced[name])
 
 
@@ -142,9 +142,9 @@ ORDERED = """
 """
 
 
-def test_the_order_of_what_is_specific(con: duckdb.DuckDBPyConnection) -> None:
+def test_more_specific_rows_win_in_order(con: duckdb.DuckDBPyConnection) -> None:
     lines = ORDERED.split()
-    # each node is like NODE in one thing more than the one before
+    # each node has one more property of NODE than the previous node
     facts = [(name, NODE[name]) for name in ("capacity_type", *PLACE)]
     facts += [("labels", {"label_pool": "train"}), ("labels", NODE["labels"])]
     node = NODE | dict.fromkeys(PLACE, "x")
@@ -161,11 +161,11 @@ aws | | us-east-1-atl-2a | p4d.24xlarge | on_demand | | 21.957642
 gcp | | us-central1-a | A2-highgpu-1g | on_demand | | 3.673385
 azure | | eastus-1 | standard_nc24ads_a100_v4 | on_demand | | 3.673
 | | us-central1-f | g2-standard-4 | on_demand | | 0.706832255
-# spot is by zone; without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: of the region alone
+# spot is by zone; without the zone's id the lower median of 2.4655, 7.8799, 8.1203, 8.1915; g5.xlarge: only a regional price
 aws | us-east-1 | us-east-1a | p4d.24xlarge | spot | use1-az4 | 8.1203
 aws | us-east-1 | us-east-1a | p4d.24xlarge | spot | | 7.8799
 aws | us-east-1 | us-east-1a | g5.xlarge | spot | | 0.5291
-# reserved capacity has the list price on demand; other regions have none
+# reserved capacity has the on-demand list price; other regions have no price
 aws | us-east-1 | us-east-1a | p4d.24xlarge | reserved | | 21.957642
 aws | mars-1 | us-east-1a | p4d.24xlarge | on_demand | |
 """
@@ -183,14 +183,12 @@ def test_list_prices_by_region_zone_and_capacity(con: duckdb.DuckDBPyConnection)
     assert [row[:5] for row in run(con, nodes, [])] == expected
 
 
-def test_two_selectors_that_tie_name_both_lines(con: duckdb.DuckDBPyConnection) -> None:
+def test_tied_selectors_are_an_error_that_names_both_lines(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(PriceError, match=r"lines 2 and 3 both price node n1 at 2026-10-01T06:00:00Z"):
         run(con, [NODE], [line.replace(",T,", ",,") for line in TIE])
 
 
-def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
+def test_unpriced_nodes_give_one_warning_with_the_missing_line(con: duckdb.DuckDBPyConnection) -> None:
     new = NODE | {"instance_type": "p9.48xlarge", "capacity_type": "unknown"}
     dgx = NODE | dict.fromkeys(PLACE)
     dgx |= {"node_id": 3, "labels": {"label_nvidia_com_gpu_product": "H100"}}
@@ -207,7 +205,7 @@ def test_an_unpriced_kind_of_node_is_said_once_with_the_line_that_mends_it(
     assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
 
 
-def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
+def test_old_list_price_gives_a_warning(con: duckdb.DuckDBPyConnection) -> None:
     run(con, [NODE], [])
     assert con.execute("SELECT count(*) FROM warnings").fetchall() == [(0,)]
     later = to_ms(datetime(2026, 12, 20, tzinfo=UTC))
@@ -217,7 +215,7 @@ def test_an_old_list_price_is_said(con: duckdb.DuckDBPyConnection) -> None:
     assert found == [("stale_price", "p4d.24xlarge", text)]
 
 
-def test_nothing_is_loaded_from_a_broken_book(con: duckdb.DuckDBPyConnection) -> None:
+def test_broken_book_changes_no_prices(con: duckdb.DuckDBPyConnection) -> None:
     before = run(con, [NODE], [])
     with pytest.raises(PriceError, match=r"prices\.csv:3: price_per_hour"):
         run(con, [NODE], [",,,,on_demand,5,USD", ",,,,spot,0,USD"])

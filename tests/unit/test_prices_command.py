@@ -1,4 +1,4 @@
-"""`gpucost prices` and `gpucost quote` over a small catalog and a store; and every spelling of a GPU that the catalog knows."""
+"""`gpucost prices` and `gpucost quote` with a small catalog and a store; all spellings of GPU models in the catalog."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(words: str = "") -> Any:
+def prices_answer(words: str = "") -> Any:
     document = answer(f"prices {words} -q")
     assert document["schema"] == "gpucost.prices/1"
     return document
 
 
-# what a list price and a change of a spot price are unless a row names something else
+# defaults of list prices and spot price changes
 LISTED = "region=us-east-1 zone= option=on_demand term=0 payment= offering= currency=USD"
 SPOT = "product=Linux/UNIX instance="
 LIST_PRICE = """INSERT INTO list_prices VALUES
-('aws', $region, $zone, 'p5.48xlarge', $option, $term, $payment, $offering, $price, $currency, $starts, $as_of, 'asked')"""
+('aws', $region, $zone, 'p5.48xlarge', $option, $term, $payment, $offering, $price, $currency, $starts, $as_of, 'test')"""
 SPOT_PRICE = """INSERT INTO spot_prices VALUES
 ('aws', 'us-east-1', $zone, 'p5.48xlarge', replace($product, '_', ' '), $instance, $at, NULL, $price, 'USD', 'history')"""
 
@@ -64,8 +64,8 @@ def at(moment: str) -> int:
     return int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
-    document = asked("--provider aws p5.48xlarge")
+def test_instance_type_lists_the_cheapest_region_of_each_price() -> None:
+    document = prices_answer("--provider aws p5.48xlarge")
     columns = (
         "purchase_option region zone price_per_hour price_per_gpu_hour currency gpu_count spot_discount_percent is_stale "
         "more_regions"
@@ -79,40 +79,40 @@ def test_an_instance_type_lists_the_cheapest_region_of_each_price() -> None:
 
 
 @pytest.mark.parametrize("name", ["P5.48XLARGE", "nd96isr_h100_v5"])
-def test_an_instance_type_of_each_cloud_is_known_in_any_case(name: str) -> None:
-    types = {row["instance_type"].lower() for row in asked(name)["rows"]}
+def test_instance_types_are_found_in_any_letter_case(name: str) -> None:
+    types = {row["instance_type"].lower() for row in prices_answer(name)["rows"]}
     assert types <= {name.lower(), f"standard_{name.lower()}"} and types
 
 
-def test_a_gpu_is_every_model_of_that_name_and_sorted_by_gpu_hour() -> None:
-    rows = asked("h100 --all-regions")["rows"]
+def test_gpu_name_matches_all_its_models_sorted_by_gpu_hour() -> None:
+    rows = prices_answer("h100 --all-regions")["rows"]
     assert {row["gpu_model"] for row in rows} == {"H100-80GB-HBM3", "H100-PCIe"}
     dollars = [row["price_per_gpu_hour"] for row in rows if row["currency"] == "USD"]
     assert dollars == sorted(dollars) and len(dollars) == 9
     assert rows[-1]["currency"] == "CNY"
     assert {row["provider"] for row in rows} == {"aws", "azure", "gcp", "lambda"}
-    assert asked("'NVIDIA H100 80GB HBM3'")["gpu_models"] == ["H100-80GB-HBM3"]
+    assert prices_answer("'NVIDIA H100 80GB HBM3'")["gpu_models"] == ["H100-80GB-HBM3"]
 
 
-def test_a_part_of_a_gpu_costs_its_part() -> None:
-    assert cells(asked("g6f.large")["rows"], "gpu_count price_per_gpu_hour") == [("0.125", "1.616")]
+def test_fractional_gpu_has_its_price_per_gpu_hour() -> None:
+    assert cells(prices_answer("g6f.large")["rows"], "gpu_count price_per_gpu_hour") == [("0.125", "1.616")]
 
 
-def test_spot_as_dear_as_on_demand_is_no_discount() -> None:
+def test_spot_at_the_on_demand_price_has_no_discount() -> None:
     words = "p5.48xlarge --region us-east-1 --purchase-option spot"
-    assert [row["spot_discount_percent"] for row in asked(words)["rows"]] == [75.0, 0.0]
+    assert [row["spot_discount_percent"] for row in prices_answer(words)["rows"]] == [75.0, 0.0]
     assert "spot at 0 % off has the on-demand price" in run(f"prices {words}").stdout
 
 
-def test_without_a_name_every_gpu_model_has_one_row() -> None:
-    rows = asked()["rows"]
+def test_every_gpu_model_has_one_row_by_default() -> None:
+    rows = prices_answer()["rows"]
     shown = [f"{row['gpu_model']} {row['on_demand']['price_per_gpu_hour']}" for row in rows]
     assert shown == ["L4 1.616", "H100-80GB-HBM3 6.88", "H100-PCIe 3.29"]
     assert rows[0]["spot"] is None and rows[1]["spot"]["price_per_hour"] == 13.76
-    assert [row["gpu_model"] for row in asked("--purchase-option cud")["rows"]] == ["H100-80GB-HBM3"]
+    assert [row["gpu_model"] for row in prices_answer("--purchase-option cud")["rows"]] == ["H100-80GB-HBM3"]
 
 
-# of a store's list prices the price that counts, and what it replaced; 98.32 is older than the catalog's
+# list prices in a store, the price in effect, and the prices that it replaces; 98.32 is older than the catalog price
 FACTS = """
 price=50 as_of=2026-11-10 + price=52 as_of=2026-10-01 + price=45 as_of=2026-11-20 starts=2026-12-01 \
 | 50.0 store | 45.0 store upcoming, 52.0 store superseded, 55.04 catalog superseded
@@ -123,11 +123,11 @@ price=98.32 as_of=2025-01-01 | 55.04 catalog | 98.32 store superseded
 
 
 @pytest.mark.parametrize(("listed", "price", "lost"), text_rows(FACTS))
-def test_the_newest_fact_that_has_begun_wins_and_all_stay_visible(
+def test_newest_price_in_effect_wins_and_all_stay_visible(
     work: Path, listed: str, price: str, lost: str
 ) -> None:
     fill(work, listed.replace("+", "\n"))
-    document = asked("p5.48xlarge --region us-east-1 --purchase-option on_demand")
+    document = prices_answer("p5.48xlarge --region us-east-1 --purchase-option on_demand")
     assert cells(document["rows"], "price_per_hour origin") == [tuple(price.split())]
     superseded = cells(document["superseded"], "price_per_hour origin status")
     assert superseded == [tuple(one.split()) for one in lost.split(",")]
@@ -141,7 +141,7 @@ def test_the_newest_fact_that_has_begun_wins_and_all_stay_visible(
         ("convertible", "20.0 standard, 30.0 convertible"),
     ],
 )
-def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
+def test_collected_reservation_price_replaces_the_catalog_price(
     work: Path, offerings: str, current: str
 ) -> None:
     with (work / "pricing/prices.csv").open("a") as file:
@@ -150,7 +150,7 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
         fill(
             work, f"option=reserved term=1 payment=no_upfront offering={name} price={price} as_of=2026-11-20"
         )
-    rows = asked("p5.48xlarge --region us-east-1 --purchase-option reserved")["rows"]
+    rows = prices_answer("p5.48xlarge --region us-east-1 --purchase-option reserved")["rows"]
     assert cells(rows, "price_per_hour offering") == [tuple(one.split()) for one in current.split(",")]
     if offerings == "convertible":
         return
@@ -160,7 +160,7 @@ def test_a_reservation_that_was_collected_takes_the_place_of_the_catalogs(
     assert best[0]["commitment"].endswith(f", {offering}")
 
 
-def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_region(work: Path) -> None:
+def test_newest_spot_price_replaces_catalog_prices_of_its_region(work: Path) -> None:
     fill(
         work,
         spot="""zone=us-east-1a at=2026-11-01 price=9
@@ -169,7 +169,7 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
         zone=us-east-1a at=2026-11-20 price=2 instance=i-1
         zone=us-east-1b at=2026-11-19 price=30 product=Linux/UNIX_(Amazon_VPC)""",
     )
-    document = asked("p5.48xlarge --all-regions --purchase-option spot")
+    document = prices_answer("p5.48xlarge --all-regions --purchase-option spot")
     assert cells(document["rows"], "zone price_per_hour origin") == text_rows("""
         usw2-az1 | 15.0 | catalog
         us-east-1a | 20.0 | spot_history
@@ -178,17 +178,17 @@ def test_the_newest_price_of_the_spot_history_replaces_the_catalogs_of_its_regio
     assert {row["zone"] for row in document["superseded"]} == {"use1-az1", "use1-az2"}
 
 
-def test_other_currencies_are_converted_only_by_a_rate(work: Path) -> None:
+def test_other_currencies_are_converted_only_with_a_rate(work: Path) -> None:
     shown = run("prices p5.48xlarge").stdout
     assert "CNY are last, unconverted" in shown and "CNY 400.0000" in shown
     (work / "gpucost.toml").write_text("[prices]\nfx = { CNY = 0.125 }\n")
-    rows = asked("p5.48xlarge --purchase-option on_demand")["rows"]
+    rows = prices_answer("p5.48xlarge --purchase-option on_demand")["rows"]
     assert cells(rows[:1], "region price_per_hour currency listed_price_per_hour listed_currency") == [
         ("cn-north-1", "50.0", "USD", "400.0", "CNY")
     ]
 
 
-def test_a_cheap_price_of_long_ago_says_its_age(work: Path) -> None:
+def test_old_price_is_shown_with_its_age(work: Path) -> None:
     fill(work, "region=ap-south-1 price=3 as_of=2021-03-01")
     for options in ("H100 --purchase-option on_demand", ""):
         shown = run(f"prices {options}").stdout
@@ -209,7 +209,7 @@ NOTHING = """
 
 
 @pytest.mark.parametrize(("code", "words", "message"), text_rows(NOTHING))
-def test_what_means_nothing_offers_the_nearest(code: str, words: str, message: str) -> None:
+def test_unknown_name_suggests_the_nearest(code: str, words: str, message: str) -> None:
     check_end(f"prices {words}", code, message)
 
 
@@ -239,7 +239,7 @@ nvidia |
 """
 
 
-def test_spellings_of_gpu_models() -> None:
+def test_all_spellings_of_gpu_models_are_known() -> None:
     for name, models in text_rows(SPELLINGS):
         assert set(gpu_models_called(name, MODELS, ALIASES)) == set(models.split()), name
     own = [(model, model) for model in MODELS]
@@ -248,7 +248,7 @@ def test_spellings_of_gpu_models() -> None:
             assert model in gpu_models_called(name, MODELS, ALIASES), name
 
 
-def test_nearest_prefers_what_begins_so_and_knows_words() -> None:
+def test_nearest_prefers_names_with_the_same_prefix() -> None:
     assert nearest("p5", ["p4d.24xlarge", "p5.48xlarge", "A10"], 1) == ["p5.48xlarge"]
     assert nearest("H101", ["A10", "H20", "H100-80GB-HBM3"], 1) == ["H100-80GB-HBM3"]
 
@@ -259,9 +259,9 @@ def rows(words: str) -> Any:
     return document["rows"]
 
 
-def test_each_way_to_buy_instances_side_by_side() -> None:
+def test_each_way_to_buy_instances_has_its_cost() -> None:
     found = rows("p5.48xlarge --count 2 --hours 168")
-    # a price over 90 days old does not lead
+    # a price over 90 days old is not first
     assert cells(found, "purchase_option region currency instances gpus cost is_stale")[:2] == text_rows("""
         on_demand | us-east-1 | USD | 2 | 16.0 | 18493.44 | False
         spot | us-east-1 | USD | 2 | 16.0 | 4623.36 | True
@@ -269,7 +269,7 @@ def test_each_way_to_buy_instances_side_by_side() -> None:
     assert {row["currency"] for row in found[2:]} == {"CNY"}
 
 
-def test_a_commitment_and_own_nodes_are_paid_for_their_term() -> None:
+def test_commitment_and_own_nodes_are_paid_for_their_term() -> None:
     words = "H100 --gpus 12 --days 7 --provider gcp --own own.toml --price 3 --price-per gpu"
     # 12 GPUs are two instances of 8; own nodes cost 350,400 / (4 × 8,760) = 10 an hour: 2 × 168 × 10, 2 × 4 × 8,760 × 10
     assert cells(rows(words), "purchase_option gpus cost to_pay") == text_rows("""
@@ -278,36 +278,36 @@ def test_a_commitment_and_own_nodes_are_paid_for_their_term() -> None:
         own | 16.0 | 3360.0 | 700800.0
         cud | 16.0 | 13058.304 | 2042691.84
     """)
-    # for longer than its term it is paid by the hour
+    # beyond its term a commitment is paid by the hour
     (cud,) = (row for row in rows("a3-highgpu-8g --hours 30000") if row["purchase_option"] == "cud")
     assert cud["cost"] == cud["to_pay"] == pytest.approx(30000 * 38.864)
 
 
 def test_hosts_with_one_gpu_come_after_nodes(work: Path) -> None:
-    """GPUs of different hosts have no NVLink: for 12 GPUs two nodes lead, though 12 hosts would cost less."""
+    """GPUs of different hosts have no NVLink: for 12 GPUs, two nodes rank above 12 cheaper hosts."""
     with (work / "pricing" / "prices.csv").open("a", encoding="utf-8") as file:
         file.write("lambda,,,gpu_8x_h100_sxm5,on_demand,,,23.92,USD,2026-11-01,test\n")
         file.write("lambda,,,gpu_1x_h100_pcie,on_demand,,,3.29,USD,2026-11-01,test\n")
     shown = []
     for gpus in (1, 8, 12):
-        told = rows(f"H100 --gpus {gpus} --hours 1 --provider lambda")
-        shown.append((gpus, *cells(told, "instance_type cost is_single_gpu_host")))
+        found = rows(f"H100 --gpus {gpus} --hours 1 --provider lambda")
+        shown.append((gpus, *cells(found, "instance_type cost is_single_gpu_host")))
     assert shown == [
-        # of one GPU there is nothing to keep apart
+        # a single GPU needs no NVLink
         (1, ("gpu_1x_h100_pcie", "3.29", "False")),
         (8, ("gpu_8x_h100_sxm5", "23.92", "False"), ("gpu_1x_h100_pcie", "26.32", "True")),
         (12, ("gpu_8x_h100_sxm5", "47.84", "False"), ("gpu_1x_h100_pcie", "39.48", "True")),
     ]
 
 
-def test_a_price_of_ones_own_needs_no_list() -> None:
+def test_given_price_needs_no_list_price() -> None:
     (row,) = rows("--gpus 16 --days 7 --price 3 --price-per gpu")
     assert (row["cost"], row["price_per_hour"]) == (8064, 48)
     (row,) = rows("--count 2 --price 24")
     assert row["cost"] == 2 * 730 * 24
 
 
-def test_old_prices_are_named_with_the_figure() -> None:
+def test_headline_names_old_prices() -> None:
     text = run("quote p5.48xlarge --hours 10").stdout
     headline = text.partition("Ways to buy")[0]
     assert "Spot" in headline and "a price of 2025-11-30, 356 days ago" in headline
@@ -328,5 +328,5 @@ H100 --hours 0 | '0' is not a number above 0
 
 
 @pytest.mark.parametrize(("words", "message"), text_rows(REFUSED))
-def test_what_is_missing_or_said_twice(words: str, message: str) -> None:
+def test_missing_or_conflicting_options_are_errors(words: str, message: str) -> None:
     check_end(f"quote {words}", "2", message)

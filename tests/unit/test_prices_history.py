@@ -1,4 +1,4 @@
-"""`gpucost prices history`: means weighted by time, prices carried across edges, and what a reader is told."""
+"""`gpucost prices history`: time-weighted means, prices carried across period edges, and notes."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def refused(*words: str) -> str:
 SEPTEMBER = ("--from", "2024-09-01", "--to", "2024-10-01")
 
 
-def collect(folder: Path, told: str, name: str = "a.json") -> None:
-    """Changes of prices: a day, a price, and a zone and a product if they are not those of change()."""
+def collect(folder: Path, text: str, name: str = "a.json") -> None:
+    """Collect price changes: a day, a price, and optionally a zone and a product."""
     rows = []
-    for line in told.splitlines():
+    for line in text.splitlines():
         row = dict(zip(("when", "price", "zone", "product"), line.split(), strict=False))
         rows.append(change(**{name: value.replace("_", " ") for name, value in row.items()}))
     call("collect", "spot", str(write(folder / name, *rows)))
 
 
-def test_the_mean_is_weighted_by_time_and_carried_over_the_edges(folder: Path) -> None:
-    # a price told again is no change
+def test_mean_is_weighted_by_time_and_prices_cross_period_edges(folder: Path) -> None:
+    # a repeated price is not a change
     collect(folder, "2024-08-20 1.0\n2024-09-11 2.0\n2024-09-15 2.0\n2024-09-21 4.0\n2024-10-05 9.0")
     answer = history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
     columns = (
@@ -73,7 +73,7 @@ def test_time_before_the_first_price_is_not_covered(folder: Path) -> None:
     assert before["notes"] == ["no price in this period"]
 
 
-def test_a_price_ends_some_time_after_what_was_collected(folder: Path) -> None:
+def test_price_expires_after_the_collected_time(folder: Path) -> None:
     (folder / "gpucost.toml").write_text("[prices]\nstale_after_days = 10\n")
     collect(folder, "2024-01-01 1.0")
     collect(folder, "2024-03-01 2.0", "b.json")
@@ -87,7 +87,7 @@ def test_a_price_ends_some_time_after_what_was_collected(folder: Path) -> None:
     assert everything == [("2024-01-01T00:00:00Z", "2024-03-01T00:00:00.001Z")]
 
 
-def test_spot_at_the_price_of_on_demand_is_a_price_and_no_discount(folder: Path) -> None:
+def test_spot_at_the_on_demand_price_has_zero_discount(folder: Path) -> None:
     collect(folder, "2024-08-20 3.06\n2024-08-20 0.918 us-east-1b\n2024-09-16 3.06 us-east-1b")
     same = history("p3.2xlarge", "--zone", "us-east-1a", *SEPTEMBER)
     found = cells([same], "mean_price_per_hour on_demand_price_per_hour discount")
@@ -130,9 +130,9 @@ def test_every_zone_has_its_mean(folder: Path) -> None:
     assert "CNY 0.900000" in table and "  $1.500000" in table
 
 
-def test_what_is_not_known_is_said_with_what_is(folder: Path) -> None:
+def test_unknown_type_or_zone_names_the_known_ones(folder: Path) -> None:
     assert "store not found" in refused("p3.2xlarge")
-    # what an instance was charged is no price of the market
+    # the charged price of an instance is not a market price
     (folder / "feed").write_text(FEED_HEAD + feed_line("2024-09-01 07:00:00"))
     call("collect", "spot", "feed")
     assert "holds no spot prices" in refused("p3.2xlarge")

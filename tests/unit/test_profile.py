@@ -1,4 +1,4 @@
-"""`--profile`: what each stage took, beside an answer that stays as it is."""
+"""`--profile`: the time of each stage, without changing the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stages(stderr: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.ci
-def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
+def test_first_report_profiles_all_stages_and_the_second_only_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -36,11 +36,11 @@ def test_the_first_report_tells_of_every_stage_and_the_second_only_of_its_own(
     assert {"inventory/30_pods.sql", "price/50_node_prices.sql"} <= found.keys()
     runs, *_, rows = found["attribute/74_activity_hours.sql"]
     assert (runs, rows) == ("1", "3")
-    # also where the option stands before the command
+    # the option may also precede the command
     second, second_err = call("--profile", *REPORT)
     assert second == first
     assert not any(name.startswith(("inventory/", "price/", "attribute/")) for name in stages(second_err))
     assert "questions/report/30_rows.sql" in stages(second_err)
-    # a command that fails tells what ran before
+    # a failed command lists the stages that ran
     failed = call(*REPORT, "--team", "nobody", "--profile", code=1)[1]
     assert "questions/report/20_cost_rows.sql" in stages(failed)

@@ -1,4 +1,4 @@
-"""ClusterQueues: gauges weighted by time and never rated, limits of +Inf, replicas counted once, histograms with resets."""
+"""ClusterQueues: time-weighted gauges, limits of +Inf, replicas counted once, histograms with resets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _series(metric: str, points: Points, **labels: str) -> Line:
 
 
 def _hold(value: float, start: float = 0.0, end: float = 24.0) -> list[tuple[float, float]]:
-    """A sample a minute of the same value; hours from the beginning of the day."""
+    """One sample per minute with the same value; start and end in hours of the day."""
     return [(start + minute / 60, value) for minute in range(round((end - start) * 60))]
 
 
@@ -69,9 +69,9 @@ QUEUE = (
 )
 
 
-def test_use_is_weighted_by_time_and_borrowing_is_what_lies_above_the_quota(tmp_path: Path) -> None:
+def test_usage_is_weighted_by_time_and_borrowing_is_usage_above_the_quota(tmp_path: Path) -> None:
     used = [*_hold(4, 0, 12), *_hold(12, 12, 18), *_hold(0, 18, 24)]
-    # flavors add up, and each borrows by itself
+    # flavors add up, and each borrows separately
     flavors = [
         *_gauges("q", 4, _hold(6), limit=8, cohort="own"),
         *_gauges("q", 10, _hold(2), limit=1, cohort="own", flavor="h100"),
@@ -85,7 +85,7 @@ def test_use_is_weighted_by_time_and_borrowing_is_what_lies_above_the_quota(tmp_
     }
 
 
-def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
+def test_replicas_count_once_and_the_leader_wins(tmp_path: Path) -> None:
     pending = "kueue_pending_workloads"
     series = [
         *_gauges("q", 8, _hold(6), replica_role="leader"),
@@ -100,7 +100,7 @@ def test_replicas_count_once_and_the_leader_is_believed(tmp_path: Path) -> None:
 
 
 def _histogram(counts: str, **labels: str) -> list[Line]:
-    """Waits of 30 s and of 300 s so far, from hours on: `0:10,5 2:12,5`."""
+    """Cumulative counts of 30 s and 300 s waits from given hours on: `0:10,5 2:12,5`."""
     steps = [tuple(map(float, re.split("[:,]", step))) for step in counts.split()]
     ends = [hour for hour, *_ in steps[1:]] + [24.0]
 
@@ -116,14 +116,14 @@ def _histogram(counts: str, **labels: str) -> list[Line]:
     return [line("sum", 30, 300), line("count", 1, 1), *buckets]
 
 
-def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
-    """A plain calculation beside it: what each process counted, from 0 where it was born under our eyes."""
-    # 2 more, then a restart: 1 and 2 more, 1 long one; another replica leads from 8 o'clock on: it counts from 0
+def test_waits_are_correct_after_resets_new_series_and_copies(tmp_path: Path) -> None:
+    """Compare with a plain calculation of the counts of each process, from 0 if it started while observed."""
+    # 2 more, then a restart: 1 and 2 more, 1 long one; another replica leads from 8:00 on and counts from 0
     first = "0:10,5 2:12,5 4:1,0 6:3,1"
     series = [
         *_histogram(first), *_histogram(first, prometheus_replica="b"),
         *_histogram("8:4,0 10:4,2", instance="10.0.0.8:8443"),
-        # what stood before anything was heard is no wait
+        # counts from before the first sample are not waits
         _series("kueue_admission_wait_time_seconds_count", _hold(1000), cluster_queue="old"),
     ]  # fmt: skip
     found = _queues(tmp_path, series)
@@ -135,8 +135,8 @@ def test_waits_survive_resets_new_series_and_copies(tmp_path: Path) -> None:
     assert found["q"].quota is None
 
 
-def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
-    """7 days of 8 GPUs but for the last 2: the integral of 8 x 2^(-age / 2 days)."""
+def test_recent_usage_halves_in_two_days(tmp_path: Path) -> None:
+    """7 days of 8 GPUs except the last 2: the integral of 8 x 2^(-age / 2 days)."""
     period = Period(DAY.start, datetime(2026, 10, 11, tzinfo=UTC))
     used = [*_hold(8, 0, 24 * 8), *_hold(0, 24 * 8, 24 * 10)]
     common = {"cluster_queue": "q", "resource": GPU, "flavor": "f"}
@@ -148,6 +148,6 @@ def test_a_month_of_use_fades_by_half_in_two_days(tmp_path: Path) -> None:
     assert found.used_average == pytest.approx(8 * 8 / 10)
 
 
-def test_quantiles() -> None:
+def test_quantiles_of_waits() -> None:
     assert quantile([], 0.5) is quantile([(1.0, 0.0)], 0.5) is None
     assert quantile([(1.0, 4.0), (2.0, 8.0)], 0.5) == quantile([(1.0, 1.0), (math.inf, 9.0)], 0.95) == 1

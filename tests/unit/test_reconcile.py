@@ -1,4 +1,4 @@
-"""Where each billed dollar went: every line against what fleets and bills were made to be."""
+"""The account of each billed dollar: every line against the known costs of generated fleets and bills."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ def account(fleet: Billed) -> Reconciliation:
 
 
 RECONCILE = reconciliation
-accounted = cache(account)  # of fleets that nobody changes
+accounted = cache(account)  # for fleets that do not change
 
 
-def test_every_billed_cent_is_attributed_unallocated_or_outside_a_node_s_life(
-    fleet_as_billed: Billed,
-) -> None:
-    """Each pod has the cost of an exact calculation, and time before a machine was a node is outside its life."""
+def test_billed_cost_is_attributed_unallocated_or_outside_node_life(fleet_as_billed: Billed) -> None:
+    """Each pod has its exact cost; time before a machine joined the cluster is outside the node's life."""
     fleet = fleet_as_billed
     fleet_charges = list(charges(fleet.fleet, rate, BOOTING))
     fleet.check(fleet_charges, pooled=False)
@@ -58,9 +56,7 @@ def test_every_billed_cent_is_attributed_unallocated_or_outside_a_node_s_life(
     assert result.lines["seen_beyond_billed_hours"] == 0
 
 
-def test_machines_that_only_one_side_knows_and_those_billed_for_less_than_they_were_seen(
-    tmp_path: Path,
-) -> None:
+def test_unseen_unbilled_and_partly_billed_machines_are_listed(tmp_path: Path) -> None:
     fleet = Billed(tmp_path, machines("p4de.24xlarge"))
     fleet_charges = [
         replace(charge, seconds=charge.seconds // 2)
@@ -91,7 +87,7 @@ STORAGE = """
     INSERT INTO bill_rows SELECT * REPLACE ('storage' AS kind, NULL AS instance_key, NULL AS instance_hours,
         2 AS billed_cost, 2 AS effective_cost) FROM bill_rows WHERE kind = 'instance' AND cost_cause <> 'fee_missing' LIMIT 1
 """
-# a row of a machine's first hour as a node loses the fee that covers it
+# a row of a machine's first hour as a node loses its covering fee
 FEE_MISSING = """
     UPDATE bill_rows SET cost_cause = 'fee_missing', billed_cost = billed_cost / 2, effective_cost = effective_cost / 2
     WHERE kind = 'instance' AND (source_file, source_row) = (
@@ -101,10 +97,10 @@ FEE_MISSING = """
 """
 
 
-def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_account_open(
+def test_volumes_are_separate_and_partly_billed_hours_are_a_problem(
     fleet_as_billed: Billed, tmp_path: Path
 ) -> None:
-    """Exports of some clouds name the machine of a volume in the resource alone."""
+    """Exports of some clouds name the machine of a volume only in the resource."""
     fleet, before = copied(fleet_as_billed, tmp_path), accounted(fleet_as_billed)
     with fleet.store.write() as con:
         for change in (FEE_MISSING, STORAGE):
@@ -121,8 +117,8 @@ def test_volumes_of_a_machine_stand_beside_and_hours_billed_in_part_keep_the_acc
     assert sum(machine.cost for machine in result.unbilled) > 0
 
 
-def test_a_charge_across_local_midnight_has_one_rate(billed_fleet: Billed, tmp_path: Path) -> None:
-    """In India, midnight falls within a charged hour, and each day has another rate."""
+def test_charge_across_local_midnight_has_one_rate(billed_fleet: Billed, tmp_path: Path) -> None:
+    """In India, midnight is within a charged hour, and each day has a different rate."""
     fleet = copied(billed_fleet, tmp_path)
     with fleet.store.write() as con:
         change_bill_rows(con, "UPDATE bill_rows SET billing_currency = 'EUR'")
@@ -142,7 +138,7 @@ def test_a_charge_across_local_midnight_has_one_rate(billed_fleet: Billed, tmp_p
     assert abs(Fraction(result.effective_cost) - billed) < Fraction(CENT)
 
 
-def test_a_month_without_a_bill_ends_with_4(billed_fleet: Billed) -> None:
+def test_month_without_a_bill_exits_with_4(billed_fleet: Billed) -> None:
     files = f"--config {billed_fleet.folder}/gpucost.toml --store {billed_fleet.store.path}"
     message = "no bill of 2026-02 was collected; bills exist for 2026-03"
     check_end(f"reconcile --month 2026-02 {files}", "4", message)

@@ -1,4 +1,4 @@
-"""Every row of a bill stands in one class, on the invoice and in effective cost, and both add up to the bill's own sums."""
+"""Each row of a bill is in one class, in billed and in effective cost, and both add up to the sums of the bill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.billed import KEY
 from tests.unit.price_nodes import empty_store
 from tests.unit.whatif_costs import figures, listed
 
-# rows that others begin with: a machine's hour, tokens, a discount, and what else a seller of tokens sells
+# templates of rows: an hour of a machine, tokens, a discount, and other charges of a token vendor
 NAMED = {
     "machine": f"kind=instance key={KEY} hours=1 type=p4d.24xlarge",
     "bedrock": "service=AmazonBedrock",
@@ -32,11 +32,11 @@ NAMED = {
 
 
 def bill(text: str, **more: str) -> Bill:
-    """Rows of a bill, each of names of NAMED and what else it says; "-" is null."""
+    """Rows of a bill, each with names in NAMED and other fields; "-" is null."""
     rows = []
     for line in filter(str.strip, text.split(";")):
-        told = " ".join(NAMED.get(word, word) for word in line.split())
-        row: dict[str, Any] = {name: None if value == "-" else value for name, value in words(told).items()}
+        fields = " ".join(NAMED.get(word, word) for word in line.split())
+        row: dict[str, Any] = {name: None if value == "-" else value for name, value in words(fields).items()}
         rows.append(row | {name: float(row[name]) for name in ("hour", "hours", "length") if row.get(name)})
     return Bill(rows, **more)
 
@@ -50,7 +50,7 @@ def classes(text: str) -> dict[str, tuple[int, Any]]:
 
 SAVED = bill(f"machine billed=20 cost=8; kind=commitment_fee category=Usage key={KEY} billed=-20 cost=0")
 CASES = {
-    # an hour after the node was gone, a machine that no metrics saw, and one of an export without resource ids
+    # an hour after the end of the node, a machine without metrics, and a machine without a resource id
     "each kind of row": Case(
         [bill(f"""
             machine; machine hour=1; machine hour=30; machine key={GONE}; machine key=-;
@@ -70,12 +70,12 @@ CASES = {
             other_machines 2 0.12; storage 1 3; network 1 3; support 1 3; other_services 1 3; split 1 0; discounts 1 -2;
             credits 1 -2; refunds 1 -2; tax 2 6; bought_tokens 3 10
         """),
-        # 80 of fees against their unused 8, 700 of fees that are spread, 3 taken back
+        # fees: 80 with 8 unused, 700 spread over usage, and 3 taken back
         classes("commitment_fees 1 0; unused_commitments 1 8; covered_usage 1 0"),
     ),
-    "a savings plan takes back": Case([SAVED], {"a": 1}, classes("a 2 0"), classes("a 2 8")),
-    # a part of it had been spread over the machine's first hour
-    "a discount that is in a machine's cost": Case(
+    "a savings plan with negations": Case([SAVED], {"a": 1}, classes("a 2 0"), classes("a 2 8")),
+    # a part of the discount was spread over the machine's first hour
+    "a discount within a machine's cost": Case(
         [bill("machine; machine hour=1; off cost=-3")],
         {"a": 1}, classes("a 2 20; discounts 1 -3"), classes("a 2 19; discounts 1 -2"), first_hour(9, 10, -1),
     ),
@@ -83,7 +83,7 @@ CASES = {
         [bill("tokens cost=6; tokens cost=4; tokens off cost=-1; kind=other service=AmazonS3 cost=5; off cost=-2")],
         {}, classes("bought_tokens 2 10; other_services 1 5; discounts 2 -3"), classes("bought_tokens 2 9; discounts 2 -2"),
     ),
-    # as pricing places it: on the first hour
+    # pricing adds the fee to the first hour
     **{
         f"a fee of {length}": Case(
             [bill(f"machine; machine hour=1; kind=node_fee key={KEY} cost=1 {span}")],
@@ -133,7 +133,7 @@ def answers() -> Iterator[Answers]:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.billed])
-def test_each_row_is_in_one_class_and_classes_add_up(name: str, answers: Answers) -> None:
+def test_each_row_has_one_class_and_classes_add_up(name: str, answers: Answers) -> None:
     case, found = CASES[name], answers[name]()
     check(found, case.rows)
     assert of(found, "billed") == case.billed
@@ -144,7 +144,7 @@ def test_each_row_is_in_one_class_and_classes_add_up(name: str, answers: Answers
 IN_PART = ("1.0 instance-hours were billed without all of their cost, for an unknown reason",)
 
 
-def test_a_machine_s_billed_cost_is_shared_as_its_effective_cost_to_the_last_digit(answers: Answers) -> None:
+def test_billed_cost_is_split_like_effective_cost_to_the_last_digit(answers: Answers) -> None:
     found = answers["uneven amounts"]()
     check(found, 3)
     billed = of(found, "billed")
@@ -153,8 +153,8 @@ def test_a_machine_s_billed_cost_is_shared_as_its_effective_cost_to_the_last_dig
     assert sorted(rows for rows, _ in billed.values()) == [0, 0, 3]
 
 
-def test_statements_name_what_they_hold(answers: Answers) -> None:
-    found = answers["a discount that is in a machine's cost"]()
+def test_statements_name_their_classes_and_currencies(answers: Answers) -> None:
+    found = answers["a discount within a machine's cost"]()
     assert "discounts that are in no other class" in [words for words, *_ in found.statements[1].lines()]
     found = answers["other currencies"]()
     names = listed(found.statements, "currency basis")
@@ -163,32 +163,32 @@ def test_statements_name_what_they_hold(answers: Answers) -> None:
     assert "39.50 USD billed, 39.50 USD effective, 8.00 GBP billed, 8.00 GBP effective" in found.sentence
 
 
-def test_each_payer_s_invoice_is_named_in_its_own_currency(answers: Answers) -> None:
+def test_each_invoice_of_a_payer_is_listed_in_its_currency(answers: Answers) -> None:
     invoices = answers["payers"]().invoices
     assert [str(one.account)[:4] for one in invoices] == ["1111", "1111", "2222"]
     assert listed(invoices, "invoice_id currency billed_cost") == "A-1 USD 10; A-2 USD 2; None EUR 5"
 
 
-def test_bought_tokens_cost_what_their_rows_do_after_discounts(con: duckdb.DuckDBPyConnection) -> None:
+def test_bought_tokens_have_their_cost_after_discounts(con: duckdb.DuckDBPyConnection) -> None:
     accounts(con, [CASES["tokens after discounts"]])[0]()
     found = con.execute("SELECT cost FROM token_charges ORDER BY cost").fetchall()
     assert found == [(D("3.6"),), (D("5.4"),)]
 
 
-def test_what_goes_to_no_class_is_named_and_keeps_the_account_open(answers: Answers) -> None:
+def test_cost_without_a_class_is_a_problem(answers: Answers) -> None:
     found = answers["a machine that costs more than its rows"]()
     assert found.problems == ("-1.00 USD of effective cost is in no class",)
     assert found.sentence.endswith("-1.00 USD of effective cost is in no class")
 
 
-def test_a_machine_in_a_currency_without_a_rate_is_an_error(answers: Answers) -> None:
-    """Also of machines that no metrics saw, which are no node that a price is missing for."""
+def test_machine_in_a_currency_without_a_rate_is_an_error(answers: Answers) -> None:
+    """Machines without metrics need a rate, too, although they are not nodes that need a price."""
     message = "has machines in CHF: there is no rate from CHF to USD on 2026-10-01"
     with pytest.raises(PriceError, match=message):
         answers["a machine in a currency without a rate"]()
 
 
-# what a bill says, when it was loaded, and whether it is final
+# the state in the bill, the day of its load, and whether it is final
 FINAL = """
           | 2026-10-20 | False
           | 2026-11-01 | True
@@ -197,7 +197,9 @@ FINAL = """
 """
 
 
-def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(con: duckdb.DuckDBPyConnection) -> None:
+def test_bill_without_a_state_is_not_final_before_the_end_of_its_month(
+    con: duckdb.DuckDBPyConnection,
+) -> None:
     put(con, bill("machine"))
     for stated, loaded_at, is_final in text_rows(FINAL):
         con.execute(
@@ -207,7 +209,7 @@ def test_a_bill_that_does_not_say_is_not_final_while_its_month_runs(con: duckdb.
         assert str(row["is_final"]) == is_final
 
 
-def test_cents_that_rounding_leaves_are_a_line() -> None:
+def test_rounding_remainder_has_its_own_line() -> None:
     third = Decimal("3.333333333333")
     rows = [ClassRow(name, None, 1, third) for name in ("tax", "support", "storage")]
     one = Statement.of("billed", "USD", 3, Decimal(10), rows)
@@ -256,7 +258,7 @@ BILLS = given(
 
 @settings(max_examples=2)
 @BILLS
-def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
+def test_random_bill_reconciles_to_the_last_row_and_cent(
     machines: list[dict[str, Any]], others: list[dict[str, Any]], held: dict[str, float], sharing: str
 ) -> None:
     for row in machines:
@@ -264,15 +266,15 @@ def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
     for row in others:
         if row["kind"] == "discount":
             row["billed"] = row["cost"] = -abs(row["cost"])
-    told = [*machines, *others]
+    rows = [*machines, *others]
     with empty_store() as con:
-        (answer,) = accounts(con, [Case([Bill(told[::2]), Bill(told[1::2], payer="2222")], held)], sharing)
+        (answer,) = accounts(con, [Case([Bill(rows[::2]), Bill(rows[1::2], payer="2222")], held)], sharing)
         found = answer()
-    check(found, len(told))
+    check(found, len(rows))
     rates = {"USD": Decimal(1), "EUR": EUR}
     for one in found.statements:
         own = [
-            row for row in told if one.currency == (row["currency"] if row["currency"] == "GBP" else "USD")
+            row for row in rows if one.currency == (row["currency"] if row["currency"] == "GBP" else "USD")
         ]
         amounts = [
             row["billed" if one.basis == "billed" else "cost"] * rates.get(row["currency"], 1) for row in own
@@ -280,17 +282,17 @@ def test_any_bill_is_accounted_for_to_the_last_row_and_cent(
         assert one.cost == pytest.approx(sum(amounts, Decimal(0)), abs=Decimal("1e-9")) and one.rows == len(
             own
         )
-    assert sum(invoice.rows for invoice in found.invoices) == len(told)
+    assert sum(invoice.rows for invoice in found.invoices) == len(rows)
 
 
-test_many_more_bills = many(test_any_bill_is_accounted_for_to_the_last_row_and_cent, BILLS, settings())
+test_many_more_bills = many(test_random_bill_reconciles_to_the_last_row_and_cent, BILLS, settings())
 
 
-def test_an_hour_in_two_currencies_goes_to_classes_once() -> None:
+def test_hour_in_two_currencies_is_classified_once() -> None:
     rows = bill("machine cost=30 hours=1.5; machine cost=60 currency=EUR")
     with empty_store() as con:
         found = accounts(con, [Case([rows])], "pooled")[0]()
-    # 30 USD and 60 EUR at 1.1, of a machine that is up for that hour
+    # 30 USD and 60 EUR at 1.1, for a machine that is up for that hour
     (effective,) = (one for one in found.statements if one.basis == "effective")
     assert figures(effective, "cost difference") == "96 0"
     costs = of(found, "effective")

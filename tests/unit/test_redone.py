@@ -1,4 +1,4 @@
-"""What is attributed again after a change: the days that it touches, and the figures are those of a store made anew."""
+"""Attribution after a change: only affected days are redone, and the figures match a new store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Both = tuple[Config, Store]
 
 @pytest.fixture
 def redone(monkeypatch: pytest.MonkeyPatch) -> Stretches:
-    """The stretches that are attributed, in hours since the fleet began."""
+    """The attributed intervals, in hours since the start of the fleet."""
     stretches: Stretches = []
     clear = attribute._clear
 
@@ -35,15 +35,15 @@ def redone(monkeypatch: pytest.MonkeyPatch) -> Stretches:
     return stretches
 
 
-def test_a_change_redoes_the_days_that_it_touches(
+def test_change_redoes_only_affected_days(
     whole: Both, four_days: Path, redone: Stretches, tmp_path: Path
 ) -> None:
     _, store = whole
     for change, expected in (
-        # of the pod that ran in the second day
+        # another team for the pod of the second day
         ({"teams": (("one", "train"), ("two", "serve"))}, (24, 48)),
         ({}, (24, 48)),
-        # a price that holds from the third day on
+        # another price from the third day on
         ({"step": "2026-03-12"}, (48, 96)),
         ({"threshold": 60}, (0, 96)),
     ):
@@ -54,7 +54,7 @@ def test_a_change_redoes_the_days_that_it_touches(
             assert figures(store) == figures(Store(four_days))
 
 
-def test_days_are_redone_where_figures_are_worked_out_otherwise(
+def test_days_are_redone_only_after_a_new_attribution_algorithm(
     whole: Both, redone: Stretches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
@@ -72,14 +72,14 @@ def test_days_are_redone_where_figures_are_worked_out_otherwise(
     assert runs == ["price"] * 2
 
 
-def test_work_that_is_loaded_changes_nothing(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loaded_work_does_not_redo_attribution(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     monkeypatch.setattr(inventory, "stage", lambda *_: pytest.fail("inventory was made again"))
     put(store, [])
     pipeline.attribute(config, store)
 
 
-def test_sql_answers_for_the_configuration_it_is_called_with(
+def test_sql_uses_the_given_configuration(
     whole: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole

@@ -1,4 +1,4 @@
-"""A question is a function and a line of the registry: every client has it."""
+"""A question is a function and a line in the registry; every client offers it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Dish:
 
 @frozen_dataclass
 class MenuAnswer(Shape):
-    """What the menu prints."""
+    """The answer of the menu question."""
 
     dishes: list[Dish]
 
@@ -44,7 +44,7 @@ def menu(
     kind: Annotated[str | None, Option("Only dishes of this kind.", "NAME")] = None,
     top: Annotated[int, count("How many dishes to list.", 1)] = 2,
 ) -> Document:
-    """Show what there is to eat.
+    """Show the dishes on the menu.
 
     \b
     Examples:
@@ -67,13 +67,13 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("gpucost.questions.toy")
     vars(module).update(menu=menu, MenuAnswer=MenuAnswer)
     monkeypatch.setitem(sys.modules, "gpucost.questions.toy", module)
-    question = Question("menu", "toy", "What there is to eat.", "toy:MenuAnswer", "See")
+    question = Question("menu", "toy", "The dishes on the menu.", "toy:MenuAnswer", "See")
     monkeypatch.setitem(questions.QUESTIONS, "menu", question)
     monkeypatch.setitem(questions.SCHEMAS, "menu", question.answer)
 
 
 @pytest.mark.usefixtures("_registered")
-def test_a_line_of_the_registry_is_a_command_a_method_a_tool_and_a_schema() -> None:
+def test_registered_question_has_a_command_method_tool_and_schema() -> None:
     import typer
 
     app = typer.Typer()

@@ -1,4 +1,4 @@
-"""The report's figures, from a store filled by hand."""
+"""Figures of the report from a hand-filled store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hours_of(first: int, last: int) -> Period:
 
 
 def ask(con: Connection, *by: str, config: Config | None = None, **options: Any) -> ReportView:
-    """A report of the sample's 96 hours, or of another period; with the settings of the defaults it is built once."""
+    """A report on the sample's 96 hours or another period, built only once with the default settings."""
     given: dict[str, Any] = {"period": hours_of(0, 96), "period_name": "these days", "by": by, "now": NOW}
     query = Query(**given | options)
     return build(con, config, query) if config else built(con, query)
@@ -70,7 +70,7 @@ def table(view: ReportView, title: str) -> Table:
     return found
 
 
-def test_all_teams_add_up_to_what_the_nodes_cost(con: Connection) -> None:
+def test_all_teams_add_up_to_the_node_cost(con: Connection) -> None:
     view = ask(con)
     assert view.by == ("team",)
     assert [row.keys["team"] for row in view.rows] == ["product", "research", "vision", None]
@@ -106,7 +106,7 @@ def test_rows_by_any_dimension_add_up_to_the_totals(con: Connection, dimension: 
     assert costs == sorted(costs, reverse=True)
 
 
-def test_a_period_takes_its_own_cells_only(con: Connection) -> None:
+def test_period_has_only_its_own_cells(con: Connection) -> None:
     parts = [ask(con, period=hours_of(*span)).totals.cost for span in ((0, 10), (10, 30), (30, 96))]
     assert sum(parts) == ask(con).totals.cost
 
@@ -140,7 +140,7 @@ HELD = "0 1 1 | 0 2 1 | 10 3 2 first | 11 3 2 second | 20 4 4 | 20 5 2 | 30 6 1"
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    """One pod name in two clusters and twice in one of them; nodes without a price; each in an hour or a cluster of its own."""
+    """A pod name in two clusters and twice in one of them, and nodes without a price; each in its own hour or cluster."""
     fleet = Fleet()
     nodes = text_rows(NODES)
     for number, (name, cluster, model, gpus, capacity, price, source) in enumerate(nodes, 1):
@@ -158,14 +158,12 @@ PODS = "pod | train 4\npod uid | train first 2; train second 2"
 
 
 @pytest.mark.parametrize(("by", "expected"), text_rows(PODS))
-def test_a_reused_pod_name_is_one_row_unless_uid_is_asked_for(
-    odd: Connection, by: str, expected: str
-) -> None:
+def test_reused_pod_name_has_one_row_unless_grouped_by_uid(odd: Connection, by: str, expected: str) -> None:
     rows = [row for row in ask(odd, *by.split(), period=hours_of(10, 12)).rows if row.kind == "allocated"]
     assert "; ".join(shown(*row.keys.values(), row.measures.allocated_gpu_hours) for row in rows) == expected
 
 
-def test_one_name_in_two_clusters_is_kept_apart(odd: Connection) -> None:
+def test_same_name_in_two_clusters_is_kept_apart(odd: Connection) -> None:
     period = hours_of(0, 1)
     assert len(ask(odd, "cluster", "namespace", period=period).rows) == 2
     west = to_dict(ask(odd, period=period, clusters=("west",)))["totals"]
@@ -174,7 +172,7 @@ def test_one_name_in_two_clusters_is_kept_apart(odd: Connection) -> None:
     assert [line.cells[1] for line in top.lines] == ["east", "west"]
 
 
-# hour, team, sources of prices, GPU-hours without one, and what is said of these
+# hour, team, price sources, GPU-hours without a price, and their line in the report
 UNPRICED = """
     20 |    | {'price_book': 1.0} 4.0 | 4.0 GPU-hours (50.0 %)
     20 | ml | {'price_book': 1.0} 2.0 | 2.0 GPU-hours (33.3 %)
@@ -194,7 +192,7 @@ def test_nodes_without_a_price_are_counted_and_named(
         assert not line or "Some GPU-hours of A100 spot have no price: they count, at no cost." in text
 
 
-def test_workloads_that_idle_half_their_time_are_flagged(con: Connection) -> None:
+def test_workloads_idle_for_half_of_their_time_are_flagged(con: Connection) -> None:
     top = table(ask(con, teams=("research",)), "Top consumers")
     assert {line.cells[0]: line.flag for line in top.lines}["StatefulSet/jupyter-alice"] == "idle"
     assert sum(line.flag is not None for line in top.lines) == 1
@@ -209,7 +207,7 @@ TARGETS = """
 
 
 @pytest.mark.parametrize(("team", "target", "statuses"), text_rows(TARGETS))
-def test_targets_are_unknown_where_too_little_was_measured(
+def test_targets_are_unknown_if_too_little_time_was_measured(
     con: Connection, team: str, target: str, statuses: str
 ) -> None:
     config = Config(targets=Targets(efficiency=Decimal(target)))
@@ -218,7 +216,7 @@ def test_targets_are_unknown_where_too_little_was_measured(
     assert [figure.status for figure in waste.figures if figure.target is not None] == statuses.split()
 
 
-def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> None:
+def test_day_with_several_price_sources_counts_for_the_most_costly_one() -> None:
     with duckdb.connect() as con:
         con.execute(
             """CREATE TABLE nodes AS SELECT 1 AS node_id, 'c' AS cluster;
@@ -230,14 +228,14 @@ def test_a_day_of_two_price_sources_counts_for_the_one_of_most_of_its_cost() -> 
                 unnest(['bill', 'price_book', 'spot']) AS price_source, unnest([2, 3, 1]) AS node_cost"""
         )
         engine.run_stage(con, "gpucost.store", "sql/filters")
-        asked: dict[str, object] = {
+        filters: dict[str, object] = {
             f"{name}s": [] for name in ("team", "namespace", "cluster", "workload", "user")
         }
-        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", asked)
+        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", filters)
     assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 
 
-def test_uncollected_time_is_told_with_its_fix(con: Connection) -> None:
+def test_uncollected_time_is_reported_with_its_fix(con: Connection) -> None:
     view = ask(con, period=hours_of(-24, 744))
     assert view.coverage.not_collected_hours == 24 + 744 - 96
     assert not view.coverage.is_complete
@@ -247,7 +245,7 @@ def test_uncollected_time_is_told_with_its_fix(con: Connection) -> None:
     assert ask(con).coverage.is_complete
 
 
-def test_the_running_hour_of_a_running_period_is_no_warning(con: Connection) -> None:
+def test_current_hour_gives_no_warning(con: Connection) -> None:
     now = datetime(2026, 10, 5, 0, 40, tzinfo=UTC)
     query = Query(period=hours_of(0, 744), period_name="October 2026 so far", now=now)
     coverage = build(con, Config(), query).coverage
@@ -256,19 +254,19 @@ def test_the_running_hour_of_a_running_period_is_no_warning(con: Connection) -> 
     assert not coverage.is_complete
 
 
-def test_filters_that_exclude_each_other(con: Connection) -> None:
+def test_contradictory_filters_are_an_error(con: Connection) -> None:
     with pytest.raises(GpucostError, match="the filters match nothing together"):
         ask(con, teams=("vision",), namespaces=("ml-product",))
 
 
-def test_a_period_without_data_names_the_newest_month_with_data(con: Connection) -> None:
+def test_period_without_data_names_the_newest_month_with_data(con: Connection) -> None:
     with pytest.raises(GpucostError) as error:
         ask(con, period=hours_of(-48, -24), teams=("research",))
     assert error.value.message == "no data for these days"
     assert error.value.fix is not None and "--month 2026-10" in error.value.fix
 
 
-def test_an_empty_store(tmp_path: Path) -> None:
+def test_empty_store_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no data yet"):
         default_period(opened(Fleet(), tmp_path / "s"), Config().tz, NOW)
 
@@ -277,20 +275,20 @@ NOWS = "2026-10-09 | October 2026 so far\n2026-11-03 | October 2026\n2026-01-01 
 
 
 @pytest.mark.parametrize(("now", "name"), text_rows(NOWS))
-def test_default_period(con: Connection, now: str, name: str) -> None:
+def test_default_period_is_the_newest_month_with_data(con: Connection, now: str, name: str) -> None:
     period, given, why = default_period(con, Config().tz, datetime.fromisoformat(f"{now}T00:00Z"))
     assert (given, period) == (name, hours_of(0, 744)) and why
 
 
-# code, cluster, subject, hours, and message; those of the team are marked
+# code, cluster, subject, hours, and message
 WARNINGS = """
 unknown_capacity_type  prod  node-theirs    0-1  theirs
 team_overlap           prod  ns-theirs      0-1  theirs
 pod_without_node       prod  ns-theirs/p    0-1  theirs
 unassigned_namespace   prod  ns-theirs      0-1  theirs
 pod_without_node       prod  ns-ours/p      0-1  pod of ours
-stale_price            -     p4d            -    of a kind that both have
-stale_price            -     p5             -    of a kind that nobody has
+stale_price            -     p4d            -    of a type that both use
+stale_price            -     p5             -    of a type without nodes
 team_overlap           prod  ns-ours        0-1  namespace of ours
 unknown_capacity_type  prod  node-ours      0-1  node of ours
 unassigned_namespace   prod  ns-ours        0-1  a namespace that has a team
@@ -299,7 +297,7 @@ unsupported_resource   prod  npu            1-2  after the period
 over_allocated         prod  node-ours      1-2  at another time"""
 
 
-def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> None:
+def test_team_report_has_only_warnings_of_its_nodes_and_namespaces(tmp_path: Path) -> None:
     fleet = Fleet()
     for node_id, team in ((1, "ours"), (2, "theirs")):
         fleet.node(node_id, f"node-{team}", "A100", 1, "on_demand", "4")
@@ -316,11 +314,11 @@ def test_a_team_hears_of_its_own_nodes_and_namespaces_only(tmp_path: Path) -> No
     messages = {notice.message for notice in whole}
     assert len(whole) == 11 and not {"after the period", "at another time"} & messages
     assert "; ".join(notice.message for notice in narrowed) == (
-        "pod of ours; of a kind that both have; namespace of ours; node of ours; the whole cluster"
+        "pod of ours; of a type that both use; namespace of ours; node of ours; the whole cluster"
     )
 
 
-def test_what_the_server_had_forgotten_is_lost(tmp_path: Path) -> None:
+def test_time_beyond_the_retention_of_the_server_is_lost(tmp_path: Path) -> None:
     fleet = sample(hours=4)
     load = fleet.rows["loads"][0]
     fleet.rows["loads"] = [(2, 1, "prometheus", "main", OCTOBER - 4 * HOUR, OCTOBER, 0, 0, load[-1]), load]
@@ -330,15 +328,15 @@ def test_what_the_server_had_forgotten_is_lost(tmp_path: Path) -> None:
     assert "lost" in notice.message
 
 
-def test_gpu_time_is_added_as_decimals() -> None:
-    # doubles that several threads add differ in the last digits from run to run: so would files made of them
+def test_gpu_time_is_summed_as_decimals() -> None:
+    # sums of doubles over several threads differ in the last digits from run to run, and so would exported files
     questions = Path(gpucost.__file__).parent / "questions"
     for path in [*questions.glob("report/**/*.*"), *questions.glob("findings/**/*.*")]:
         if path.suffix in (".sql", ".py"):
             assert not re.search(r"sum\((?:\w+\.)?\w+_gpu_ms\b(?!::DECIMAL| for )", path.read_text()), path
 
 
-def test_each_team_is_told_of_as_alone(con: Connection) -> None:
+def test_team_reports_in_one_pass_equal_separate_reports(con: Connection) -> None:
     con.execute(
         "CREATE OR REPLACE TEMP TABLE fx_rates AS SELECT 'USD' AS currency, 0 AS from_ms, 0 AS to_ms, 1.0 AS rate"
     )
@@ -350,7 +348,7 @@ def test_each_team_is_told_of_as_alone(con: Connection) -> None:
     assert each == {team: build(con, Config(), replace(query, teams=(team,))) for team in names}
 
 
-def test_top_cuts_the_consumers_and_no_rows(con: Connection) -> None:
+def test_top_limits_consumers_but_not_rows(con: Connection) -> None:
     short, long = (ask(con, "cluster", "namespace", "workload", top=top) for top in (1, 10))
     assert len(table(short, "Top consumers").lines) == 1
     assert short.rows == long.rows

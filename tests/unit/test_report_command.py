@@ -1,4 +1,4 @@
-"""`gpucost report`, `open` and `diff` as they are called, and the parts of a change, by hand."""
+"""The commands `gpucost report`, `open` and `diff`, and the parts of a cost change, derived by hand."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 @pytest.mark.parametrize(
     ("name", "start"), [("r.json", "{"), ("r", "GPU report"), ("r.html", "<!doctype html>\n")]
 )
-def test_a_file_is_written_in_the_format_of_its_suffix(
-    store: Path, tmp_path: Path, name: str, start: str
-) -> None:
+def test_file_has_the_format_of_its_suffix(store: Path, tmp_path: Path, name: str, start: str) -> None:
     assert run(f"report --store {store} -o {tmp_path / name} {DAYS}").stdout == ""
     assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
     assert [item.name for item in tmp_path.iterdir()] == [name]
@@ -49,11 +47,11 @@ ENDS = """
 
 
 @pytest.mark.parametrize(("code", "options", "message"), text_rows(ENDS))
-def test_how_it_ends(store: Path, code: str, options: str, message: str) -> None:
+def test_report_exit_codes_and_messages(store: Path, code: str, options: str, message: str) -> None:
     check_end(f"report --store {store} {options}", code, message)
 
 
-def test_a_dash_is_stdout_as_wide_as_columns_say(
+def test_dash_is_stdout_with_the_width_of_columns(
     store: Path, in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "72")
@@ -64,7 +62,7 @@ def test_a_dash_is_stdout_as_wide_as_columns_say(
     assert not list(in_an_empty_folder.iterdir())
 
 
-def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
+def test_brief_report_has_three_lines(store: Path) -> None:
     words = f"report --store {store} {DAYS}"
     whole, brief = (run(f"{words} --format markdown {more}").stdout for more in ("", "--brief"))
     assert brief in whole
@@ -80,7 +78,7 @@ def test_the_summary_of_a_report_in_three_lines(store: Path) -> None:
 
 @pytest.fixture
 def opened(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The addresses that a browser was asked for; the cache is a folder of the test's own."""
+    """The addresses opened in a browser; the cache is a temporary folder."""
     addresses: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: not addresses.append(address))
     monkeypatch.setenv("XDG_CACHE_HOME", str(in_an_empty_folder / "cache"))
@@ -89,7 +87,7 @@ def opened(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     return addresses
 
 
-def test_a_page_of_ones_own(
+def test_open_writes_a_private_page_and_opens_it(
     store: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "cache/gpucost/report.html"
@@ -111,27 +109,27 @@ def test_a_page_of_ones_own(
 D = Decimal
 
 
-# whose GPUs of which capacity type (hours, of them idle, and cost) before and after, and the parts of the change
+# workloads with their capacity type, hours, idle hours and cost, before and after, and the parts of the change
 CHANGES = """
 a price that rose
 train on_demand 10 0 20 > train on_demand 10 0 30 > price=10
 
-10 h at 2 become 16 h at 3: 4 more in use (8), 2 more idle (4), and 1 more for each of the 16
+10 h at 2 become 16 h at 3: 4 more used (8), 2 more idle (4), and 1 more for each of the 16
 train on_demand 10 1 20 > train on_demand 16 3 48 > volume=8 idle=4 price=16
 
-all 10 h move from 4 to a spot price that was 1 for others and is 2 now
+all 10 h move from a price of 4 to a spot price that rose from 1 to 2
 train on_demand 10 0 40, chat spot 10 0 10 > train spot 10 0 20, chat spot 10 0 10 > price=10 mix=-30
 
-a kind of GPU that has no old price
+a kind of GPU without an old price
 train on_demand 10 0 40 > train spot 10 0 15 > mix=-25
 
 new and gone workloads
 train spot 5 0 5 > chat spot 3 0 9 > new=9 gone=-5
 
-what nobody held
-nobody spot 10 0 10 > nobody spot 6 0 12 > price=6 unallocated=-4
+unallocated GPUs
+free spot 10 0 10 > free spot 6 0 12 > price=6 unallocated=-4
 
-cost without GPUs is of hosts
+cost without GPUs is host cost
 train on_demand 0 0 3 > train on_demand 0 0 5 > host=2"""
 
 
@@ -141,7 +139,7 @@ def cells(text: str) -> dict[Cell, Use]:
         kind, (hours, idle, cost) = ("prod", "A100", capacity_type), map(D, amounts)
         cell = (
             Cell(kind, kind, "unallocated")
-            if name == "nobody"
+            if name == "free"
             else Cell((name, "prod", "ml", f"Job/{name}"), kind)
         )
         found[cell] = Use(hours, idle, cost)
@@ -155,7 +153,7 @@ def cells(text: str) -> dict[Cell, Use]:
         for name, line in map(str.splitlines, CHANGES.strip().split("\n\n"))
     ],
 )
-def test_the_parts_of_a_change(change: str, parts: str) -> None:
+def test_parts_of_a_change(change: str, parts: str) -> None:
     whole = sum(parts_of(*map(cells, change.split(" > "))).values(), Parts())
     found = {part: getattr(whole, part) for part in PARTS if getattr(whole, part)}
     assert found == {name: D(cost) for name, cost in re.findall(r"(\w+)=(\S+)", parts)}
@@ -166,26 +164,26 @@ six_days = stored(hours=144)
 
 @pytest.mark.parametrize("by", ["team", "gpu_model,capacity_type"])
 def test_rows_and_parts_add_up_to_the_change(six_days: Path, by: str) -> None:
-    told = answer(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --by {by} --store {six_days}")
-    change = told["cost_change"]
-    assert (told["before"]["days"], told["after"]["days"]) == (2.0, 3.0)
-    assert (told["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
-    assert told["cost_change_per_day"] == pytest.approx(0)
-    assert sum(told["parts"].values()) == pytest.approx(change)
-    assert sum(row["cost_change"] for row in told["rows"]) == pytest.approx(change)
-    assert told["parts"]["gone"] < 0  # vision left after two days
-    for row in told["rows"]:
+    found = answer(f"diff 2026-10-01..2026-10-03 2026-10-03..2026-10-06 --by {by} --store {six_days}")
+    change = found["cost_change"]
+    assert (found["before"]["days"], found["after"]["days"]) == (2.0, 3.0)
+    assert (found["before"]["cost"], change) == pytest.approx((36.045 * 48, 36.045 * 24))
+    assert found["cost_change_per_day"] == pytest.approx(0)
+    assert sum(found["parts"].values()) == pytest.approx(change)
+    assert sum(row["cost_change"] for row in found["rows"]) == pytest.approx(change)
+    assert found["parts"]["gone"] < 0  # vision stopped after two days
+    for row in found["rows"]:
         assert sum(row[name] for name in PARTS) == pytest.approx(row["cost_change"])
 
 
-def test_a_team_is_in_one_of_the_periods(six_days: Path) -> None:
+def test_team_in_only_one_period_is_gone(six_days: Path) -> None:
     words = f"diff 2026-10-01 2026-10-05 --store {six_days}"
     rows = list(csv.DictReader(io.StringIO(run(f"{words} --format csv").stdout)))
     assert {row["kind"] for row in rows} == {"allocated", "unallocated"}
     assert sum(D(row["cost_change"]) for row in rows) == 0
-    told = answer(f"{words} --team vision")
-    assert (told["by"], told["after"]["cost"]) == (["workload"], 0)
-    assert told["parts"]["gone"] == told["cost_change"] < 0
+    found = answer(f"{words} --team vision")
+    assert (found["by"], found["after"]["cost"]) == (["workload"], 0)
+    assert found["parts"]["gone"] == found["cost_change"] < 0
 
 
 NOT_COMPARED = """
@@ -197,12 +195,12 @@ NOT_COMPARED = """
 
 
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(NOT_COMPARED))
-def test_what_cannot_be_compared_is_said(six_days: Path, words: str, code: str, message: str) -> None:
+def test_invalid_comparison_is_an_error(six_days: Path, words: str, code: str, message: str) -> None:
     check_end(f"diff {words} --store {six_days}", code, message)
 
 
 def two_clusters(path: Path, lab_days: int = 10) -> Path:
-    """Ten days of a node at $1 an hour, whose last two were not collected and are billed for one, and of one at $2 in `lab`."""
+    """Ten days of a $1 node, the last two not collected and only one of them billed, and of a $2 node in `lab`."""
     fleet = Fleet()
     fleet.node(1, "n1", "A100", 1, "on_demand", "1")
     fleet.node(2, "n2", "A100", 1, "on_demand", "2", cluster="lab")
@@ -225,11 +223,11 @@ def two_clusters(path: Path, lab_days: int = 10) -> Path:
 
 
 @pytest.mark.parametrize("lab_days", [10, 7])
-def test_only_collected_days_count(tmp_path: Path, lab_days: int) -> None:
+def test_cost_per_day_counts_only_collected_days(tmp_path: Path, lab_days: int) -> None:
     path = two_clusters(tmp_path / "store.duckdb", lab_days)
-    told = answer(f"diff 2026-10-01..2026-10-06 2026-10-06..2026-10-11 --by cluster --store {path}")
+    found = answer(f"diff 2026-10-01..2026-10-06 2026-10-06..2026-10-11 --by cluster --store {path}")
     days = min(3, lab_days - 5)
-    # what is billed of the time that was not collected is in the cost, and in no cost a day
-    assert figures(told["before"], "days cost cost_per_day") == "5 360 72"
+    # the billed cost of time that was not collected counts in the cost, but not in the cost per day
+    assert figures(found["before"], "days cost cost_per_day") == "5 360 72"
     expected = shown(days, 72 + 24 + (lab_days - 5) * 48, 72)
-    assert figures(told["after"], "days cost cost_per_day") == expected and told["cost_change_per_day"] == 0
+    assert figures(found["after"], "days cost cost_per_day") == expected and found["cost_change_per_day"] == 0

@@ -1,4 +1,4 @@
-"""The HTML page as text: what it may load, that names stay names, that it is the same every time. tests/services look at it."""
+"""The text of the HTML page: content policy, escaped names, all figures. tests/services render it in a browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VOID = {"meta", "link", "br"}
 
 
 class Page(HTMLParser):
-    """What a page is made of; fails where tags are not closed as they were opened."""
+    """The tags and texts of a page; fails if tags are not balanced."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -71,7 +71,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
-def test_it_needs_nothing_else_and_only_its_own_style_and_script_may_run(page: str) -> None:
+def test_page_is_self_contained_and_allows_only_its_own_style_and_script(page: str) -> None:
     for tag, attributes in Page(page).tags:
         assert tag not in ("img", "iframe", "object", "embed", "base", "form", "use", "image")
         assert not [name for name in attributes if name in ("src", "style") or name.startswith("on")]
@@ -86,13 +86,13 @@ def test_it_needs_nothing_else_and_only_its_own_style_and_script_may_run(page: s
     assert page.index("Content-Security-Policy") < page.index("<style>")
 
 
-def test_all_teams_are_in_it(hostile: str) -> None:
+def test_page_lists_all_teams(hostile: str) -> None:
     rows = re.findall(r'<th scope="row"><bdi>(team-\d{3})</bdi>', hostile)
     assert len(set(rows)) == 200 - len(HOSTILE)
     assert "193 others" in hostile
 
 
-def test_every_figure_of_the_view_is_on_the_page(page: str, store: Path) -> None:
+def test_page_has_every_figure_of_the_view(page: str, store: Path) -> None:
     report = view(store)
     shown = set()
     for section in report.sections:
@@ -104,7 +104,7 @@ def test_every_figure_of_the_view_is_on_the_page(page: str, store: Path) -> None
     assert shown - {""} <= {*Page(page).texts}
 
 
-def test_a_narrowed_report_and_shared_costs(store: Path, page: str) -> None:
+def test_filtered_report_and_shared_costs(store: Path, page: str) -> None:
     assert ">Unallocated by weekday" not in render(view(store, teams=("research",)))
     shared = render(view(store, share_unallocated="proportional"))
     assert shared.count("Cost by team before sharing, by day") > 1 and "before sharing" not in page
@@ -123,17 +123,17 @@ TICKS = """
 
 
 @pytest.mark.parametrize(("highest", "texts"), text_rows(TICKS))
-def test_lines_of_a_chart(highest: str, texts: str) -> None:
+def test_ticks_of_a_chart(highest: str, texts: str) -> None:
     values = ticks(Decimal(highest))
     assert values[-1] >= Decimal(highest) and tick_texts(values, "money", "USD") == texts.split()
 
 
-def test_sparklines() -> None:
+def test_sparkline_paths() -> None:
     assert spark([]) == spark([Decimal(0)]) == ""
     assert spark([Decimal(2), Decimal(0), Decimal(1)]) == "M0 20v-20h.8v20zM2 20v-10h.8v10z"
 
 
-def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_has_the_reconciliation_of_the_month(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     amounts = {"attributed": Decimal("70.25"), "unallocated": Decimal("29.75")}
     whole = tuple(
         Statement.of(basis, "USD", 7, cost, [ClassRow("tax", None, 7, cost)])
@@ -147,10 +147,10 @@ def test_the_bill_of_the_month_is_told(store: Path, monkeypatch: pytest.MonkeyPa
     report, query = view(store), october()
     assert reconciled(Config(), Store(store), query, report) is report
     billed = replace(report, coverage=replace(report.coverage, price_sources={"bill": 1.0}))
-    told = reconciled(Config(), Store(store), query, billed)
-    assert told.coverage.reconciliation == (
+    found = reconciled(Config(), Store(store), query, billed)
+    assert found.coverage.reconciliation == (
         "bill of aws (final, billing period 2026-10 UTC): 1,200.00 USD billed, 110.00 USD effective; "
         "100.00 USD for 3 GPU machines = 70.25 attributed to teams + 29.75 unallocated GPUs; every cent is explained"
     )
-    assert told.coverage.reconciliation in Page(render(told)).texts
+    assert found.coverage.reconciliation in Page(render(found)).texts
     assert reconciled(Config(), Store(store), october(teams=("research",)), billed) is billed

@@ -1,4 +1,4 @@
-"""Periods: what the options mean, and how a period is cut into local months, days and hours."""
+"""Periods: options, and the division into local months, days and hours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = datetime(2026, 11, 3, 12, 20, tzinfo=UTC)
 
 
 def parsed(options: str) -> tuple[Period, str] | None:
-    """Of words such as `month=2026-10`."""
+    """The period of options such as `month=2026-10`."""
     return parse_period(BERLIN, NOW, **dict(re.findall(r"(\w+)=(\S+)", options)))
 
 
@@ -73,14 +73,14 @@ start=2026-12-01"""
 
 
 @pytest.mark.parametrize("options", WRONG.strip().splitlines())
-def test_what_cannot_be_a_period_is_wrong_usage(options: str) -> None:
+def test_invalid_period_is_a_usage_error(options: str) -> None:
     assert parsed("") is None
     with pytest.raises(UsageError) as error:
         parsed(options)
     assert error.value.fix
 
 
-def test_skipped_midnight_is_the_first_instant_of_its_day() -> None:
+def test_skipped_midnight_is_the_start_of_its_day() -> None:
     day = date(2018, 11, 4)  # clocks went from 00:00 to 01:00 in São Paulo
     assert iso(local_midnight(day, SAO_PAULO)) == "2018-11-04T03:00:00Z"
     assert parse_instant("--from", "2018-11-04", SAO_PAULO) == local_midnight(day, SAO_PAULO)
@@ -90,7 +90,7 @@ def test_skipped_midnight_is_the_first_instant_of_its_day() -> None:
     "tz", [UTC_ZONE, BERLIN, KOLKATA, SAO_PAULO, ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Pacific/Apia")]
 )
 @pytest.mark.parametrize("by", [(), ("month",), ("day",), ("hour", "team"), ("day", "month")])
-def test_slots_cover_the_period_without_gap(tz: ZoneInfo, by: tuple[str, ...]) -> None:
+def test_time_buckets_cover_the_period_without_gaps(tz: ZoneInfo, by: tuple[str, ...]) -> None:
     start = datetime(2011, 12, 28, 5, 20, tzinfo=UTC)  # Apia skipped the 30th
     period = Period(start, start + timedelta(days=120, hours=3))
     parts = time_buckets(period, tz, by)
@@ -111,17 +111,24 @@ def test_days_of_a_clock_change_have_23_and_25_hours() -> None:
 @pytest.mark.parametrize(
     ("tz", "day", "at", "hours"),
     [
-        (BERLIN, 25, 2, ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"]),  # clocks show it twice
-        (KOLKATA, 2, 0, ["2026-10-02T00:00:00+05:30", "2026-10-02T00:30:00+05:30"]),  # cut at local midnight
+        (BERLIN, 25, 2, ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"]),  # this hour occurs twice
+        (
+            KOLKATA,
+            2,
+            0,
+            ["2026-10-02T00:00:00+05:30", "2026-10-02T00:30:00+05:30"],
+        ),  # split at local midnight
     ],
 )
-def test_odd_hours_have_names_of_their_own(tz: ZoneInfo, day: int, at: int, hours: list[str]) -> None:
+def test_repeated_and_split_hours_have_unique_names(
+    tz: ZoneInfo, day: int, at: int, hours: list[str]
+) -> None:
     start, end = (local_midnight(date(2026, 10, number), tz) for number in (day, day + 1))
     names = [part.hour for part in time_buckets(Period(start, end), tz, ("hour",))]
     assert len(names) == 25 and names[at : at + 2] == hours
 
 
-def test_names() -> None:
+def test_full_local_month_is_named() -> None:
     period = month_period(date(2026, 12, 9), BERLIN)
     assert is_month(period, BERLIN) and not is_month(period, UTC_ZONE)
     assert name_of(period, BERLIN) == "December 2026"

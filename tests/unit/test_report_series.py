@@ -1,4 +1,4 @@
-"""Series are the report's own figures cut by time; every format holds the same figures."""
+"""Series are the figures of the report by time; all formats contain the same figures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def series_of(report: ReportView) -> Series:
 
 
 @pytest.mark.parametrize("options", PARTS.values(), ids=list(PARTS))
-def test_every_cut_adds_up_to_the_report(con: Connection, options: dict[str, Any]) -> None:
+def test_series_add_up_to_the_report(con: Connection, options: dict[str, Any]) -> None:
     report = view(con, **options)
     series, totals = series_of(report), to_dict(report)["totals"]
     whole = totals["cost"] if totals["node_cost"] is None else totals["node_cost"]
@@ -77,7 +77,7 @@ def test_every_cut_adds_up_to_the_report(con: Connection, options: dict[str, Any
         assert hours.get(kind, 0) == pytest.approx(totals[f"{kind}_gpu_hours"] or 0)
 
 
-def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: Connection) -> None:
+def test_layers_are_teams_by_cost_then_unallocated(con: Connection) -> None:
     report = view(con)
     layers = series_of(report).stacks[0].layers
     costs = {row.keys["team"]: row.measures.cost for row in report.rows if row.kind == "allocated"}
@@ -86,7 +86,7 @@ def test_teams_are_layers_the_dearest_first_and_what_nobody_held_last(con: Conne
     assert [layer.total for layer in layers[:3]] == sorted(costs.values(), reverse=True)
 
 
-TOLD_APART = """
+LAYERS = """
     teams      | research    | namespace
     namespaces | ml-research | workload
     by         | day cluster | cluster
@@ -94,13 +94,15 @@ TOLD_APART = """
 """
 
 
-@pytest.mark.parametrize(("name", "value", "title"), text_rows(TOLD_APART))
-def test_who_is_told_apart(con: Connection, name: str, value: str, title: str) -> None:
+@pytest.mark.parametrize(("name", "value", "title"), text_rows(LAYERS))
+def test_layers_are_of_the_dimension_of_the_report(
+    con: Connection, name: str, value: str, title: str
+) -> None:
     stack = series_of(view(con, **{name: tuple(value.split())})).stacks[0]
     assert stack.title == f"Cost by {title}"
 
 
-def test_trends_are_the_cost_of_their_line(con: Connection) -> None:
+def test_trends_add_up_to_the_cost_of_their_line(con: Connection) -> None:
     tables = [part for part in view(con).sections if isinstance(part, Table)]
     (top,) = (table for table in tables if table.title == "Top consumers")
     cost = [column.title for column in top.columns].index("Cost")
@@ -110,7 +112,7 @@ def test_trends_are_the_cost_of_their_line(con: Connection) -> None:
 
 
 @pytest.mark.parametrize(("count", "folded"), [(8, []), (9, ["2 others"])])
-def test_many_names_are_folded_but_never_one(tmp_path: Path, count: int, folded: list[str]) -> None:
+def test_many_names_are_folded_but_never_a_single_one(tmp_path: Path, count: int, folded: list[str]) -> None:
     fleet = Fleet()
     fleet.node(1, "n", "A100", count, "spot", "9")
     for number in range(1, count + 1):
@@ -134,7 +136,7 @@ STEPS = """
 
 
 @pytest.mark.parametrize(("days", "steps"), text_rows(STEPS))
-def test_steps_are_as_fine_as_a_chart_can_show(days: str, steps: str) -> None:
+def test_steps_fit_the_length_of_the_period(days: str, steps: str) -> None:
     start = datetime(2026, 10, 1, tzinfo=UTC)  # a Thursday
     period = Period(start, start + timedelta(days=int(days)))
     moments = moments_of(period, ZoneInfo("UTC"), step_of(period))
@@ -143,7 +145,7 @@ def test_steps_are_as_fine_as_a_chart_can_show(days: str, steps: str) -> None:
     assert [one.from_ms for one in moments] == [period.start_ms, *ends[:-1]] and ends[-1] == period.end_ms
 
 
-def test_an_hour_that_clocks_show_twice_is_named_with_its_offset() -> None:
+def test_repeated_hour_is_named_with_its_offset() -> None:
     tz = ZoneInfo("Europe/Berlin")
     start = datetime(2026, 10, 25, tzinfo=tz)
     names = [one.name for one in moments_of(Period(start, start + timedelta(days=1)), tz, "hour")]
@@ -156,7 +158,9 @@ GROUP = ("Price", "Volume", "Mix")
 
 
 @pytest.mark.parametrize(("width", "shown"), [(60, False), (100, True)])
-def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(con: Connection, width: int, shown: bool) -> None:
+def test_columns_of_a_group_are_all_shown_or_all_listed_as_left_out(
+    con: Connection, width: int, shown: bool
+) -> None:
     parts = [Column(name, "money", 2, weight=1, group="parts") for name in GROUP]
     columns = (Column("Team", "text"), Column("Change", "money", 2), *parts)
     table = Table("Why", columns, (Line(("x" * 20, *[Decimal(10**6)] * 4)),))
@@ -168,7 +172,7 @@ def test_parts_of_a_sum_are_all_shown_or_named_as_left_out(con: Connection, widt
 
 
 class Terminal(io.BytesIO):
-    """What calls itself a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -179,7 +183,7 @@ class Terminal(io.BytesIO):
     ("no_color", "encoding"),
     [("", "utf-8"), ("1", "utf-8"), pytest.param("", "ascii", marks=pytest.mark.slow)],
 )
-def test_a_terminal_gets_colors_unless_no_color_is_set(
+def test_terminal_gets_colors_unless_no_color_is_set(
     copied: Path, monkeypatch: pytest.MonkeyPatch, no_color: str, encoding: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -194,7 +198,7 @@ def test_a_terminal_gets_colors_unless_no_color_is_set(
     assert ("\x1b" in text) == (not no_color)
 
 
-def test_each_format_holds_the_same_figures(con: Connection, tmp_path: Path) -> None:
+def test_all_formats_have_the_same_figures(con: Connection, tmp_path: Path) -> None:
     check_same_figures(con, view(con, by=("team",)), "2026-10", tmp_path)
 
 
@@ -205,22 +209,22 @@ def test_long_tables_keep_their_order(tmp_path: Path, kind: Literal["csv", "parq
             "CREATE TEMP TABLE long AS SELECT range AS number, 'name-' || range AS name FROM range(150000)"
         )
         save_table(con, "long", {"number": "number", "name": "name"}, kind, tmp_path / kind)
-        read = con.sql(f"SELECT number FROM read_{kind}('{tmp_path / kind}')").fetchall()  # noqa: S608 - names of our own
+        read = con.sql(f"SELECT number FROM read_{kind}('{tmp_path / kind}')").fetchall()  # noqa: S608 - fixed names
     assert read == [(number,) for number in range(150000)]
 
 
 @pytest.fixture
 def copied(store: Path, in_an_empty_folder: Path) -> Path:
-    # a file of its own: the fixture above keeps the other one open
+    # a separate file, because the fixture above keeps the other file open
     return Path(shutil.copyfile(store, store.with_name("copy.duckdb")))
 
 
 NO_FOCUS = "| add --month\n--month 2026-10 --team research | takes no --team"
 
 
-@pytest.mark.parametrize(("options", "said"), text_rows(NO_FOCUS))
-def test_a_focus_file_is_of_a_whole_month(copied: Path, options: str, said: str) -> None:
-    check_end(f"report --format focus {options} --store {copied}", "2", said)
+@pytest.mark.parametrize(("options", "message"), text_rows(NO_FOCUS))
+def test_focus_file_needs_a_whole_month(copied: Path, options: str, message: str) -> None:
+    check_end(f"report --format focus {options} --store {copied}", "2", message)
 
 
 def test_focus_file_in_parquet(copied: Path) -> None:
@@ -231,6 +235,6 @@ def test_focus_file_in_parquet(copied: Path) -> None:
 @pytest.mark.parametrize("name", ["costs", "daily_costs"])
 def test_views_of_the_store_add_up_to_the_report(con: Connection, name: str) -> None:
     totals = view(con, by=("team",)).totals
-    sql = f"SELECT sum(cost), sum(idle_cost), sum(allocated_gpu_hours) FROM {name}"  # noqa: S608 - names of our own
+    sql = f"SELECT sum(cost), sum(idle_cost), sum(allocated_gpu_hours) FROM {name}"  # noqa: S608 - fixed names
     expected = (totals.cost, totals.idle_cost, pytest.approx(totals.allocated_gpu_hours))
     assert con.execute(sql).fetchall() == [expected]

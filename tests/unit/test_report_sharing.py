@@ -1,4 +1,4 @@
-"""Unallocated cost and [[shared_costs]] in the report: who takes part, what stays, and that nothing is lost or made."""
+"""Unallocated cost and [[shared_costs]] in the report: receivers, remainders, and equal sums before and after."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PODS = """
 
 
 def fleet() -> Fleet:
-    """Two teams on two A100 nodes, an A100 in another cluster, a T4 that nobody used, kube-system and monitoring."""
+    """Two teams on two A100 nodes, an A100 node in another cluster, an unused T4, kube-system and monitoring."""
     made = Fleet()
     for number, name, model, gpus, capacity, cost, cluster in text_rows(NODES):
         made.node(int(number), name, model, int(gpus), capacity, cost, cluster=cluster)
@@ -61,7 +61,7 @@ def fleet() -> Fleet:
     return made
 
 
-# what is billed of no machine and for no hours, but for what a row says
+# defaults of charges without a machine and hours
 OF_NONE: dict[str, Any] = {"key": None, "hours": None}
 CHARGES = """
     hour | length | key   | kind              | cost
@@ -89,10 +89,10 @@ def con(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
-def rules_of(told: str) -> list[SharedCost]:
-    """Rules by what each is of and its other keys; rules are parted by semicolons, namespaces by commas."""
+def rules_of(text: str) -> list[SharedCost]:
+    """Rules from `of` and other keys, separated by semicolons; namespaces are separated by commas."""
     found = []
-    for rule in filter(None, told.split("; ")):
+    for rule in filter(None, text.split("; ")):
         of, _, others = rule.partition(" ")
         keys: dict[str, Any] = {"name": of, "of": of, **words(others)}
         if "namespaces" in keys:
@@ -122,26 +122,26 @@ def ask(
 
 
 def charges(view: ReportView, name: str) -> dict[str | None, Decimal]:
-    """What a rule came to, by the first dimension, without zeros."""
+    """The nonzero costs of a rule by the first dimension."""
     found = {next(iter(row.keys.values())): row.shared.costs[name] for row in view.rows if row.shared}
     return {key: cost for key, cost in found.items() if cost}
 
 
-# prod A100: 48 of node 1 + 72 of 4 GPUs x 12 h and 2 x 12 h free on node 2 are 192; research 96, ops 48 + 24, product 24, which
-# is alone in the other cluster, where 48 are free
+# Unallocated A100 in prod: $48 on node 1 and 72 GPU-hours (4 GPUs x 12 h, 2 x 12 h) on node 2, $192 in total. Costs: research 96,
+# ops 48 + 24, product 24. In the other cluster, product is alone, and $48 are unallocated.
 SHARES = "proportional | product 72, research 96, ops 72\neven | product 112, research 64, ops 64"
 
 
 @pytest.mark.parametrize(("share", "expected"), text_rows(SHARES))
-def test_unallocated_cost_goes_to_who_used_such_gpus_in_that_cluster(
+def test_unallocated_cost_is_shared_by_users_of_the_same_gpus_and_cluster(
     con: Connection, share: str, expected: str
 ) -> None:
     rows = [row for row in ask(con, share=share).rows if row.kind == "allocated"]
-    told = [shown(row.keys["team"], row.shared and row.shared.unallocated_cost) for row in rows]
-    assert sorted(told) == sorted(expected.split(", "))
+    charged = [shown(row.keys["team"], row.shared and row.shared.unallocated_cost) for row in rows]
+    assert sorted(charged) == sorted(expected.split(", "))
 
 
-def test_a_pool_that_nobody_used_stays_unallocated(con: Connection) -> None:
+def test_unused_pool_stays_unallocated(con: Connection) -> None:
     view = ask(con, "gpu_model", share="even")
     free = {row.keys["gpu_model"]: row.shared for row in view.rows if row.kind == "unallocated"}
     assert figures(free["T4"], "remaining_unallocated_cost") == "16.8"
@@ -156,11 +156,11 @@ RULES = (
 
 
 def sums(rows: list[Row]) -> dict[str, Decimal]:
-    """What rows are charged of pools, added up."""
-    told = [row.shared for row in rows if row.shared]
-    found = {name: sum((part.costs[name] for part in told), ZERO) for name in told[0].costs}
-    unallocated = sum((part.unallocated_cost or ZERO for part in told), ZERO)
-    return found | {"shared": sum((part.shared_cost for part in told), ZERO), "unallocated": unallocated}
+    """The sums of shared costs over rows."""
+    shared = [row.shared for row in rows if row.shared]
+    found = {name: sum((part.costs[name] for part in shared), ZERO) for name in shared[0].costs}
+    unallocated = sum((part.unallocated_cost or ZERO for part in shared), ZERO)
+    return found | {"shared": sum((part.shared_cost for part in shared), ZERO), "unallocated": unallocated}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def sums(rows: list[Row]) -> dict[str, Decimal]:
         ),
     ],
 )
-def test_any_dimension_adds_up_to_the_same(con: Connection, dimension: str, share: str) -> None:
+def test_shared_costs_add_up_the_same_in_any_dimension(con: Connection, dimension: str, share: str) -> None:
     plain, view = ask(con, dimension), ask(con, dimension, rules=RULES, share=share)
     assert plain.totals_shared is None and "shared" not in str(to_dict(plain)["totals"])
     totals = to_dict(view)["totals"]
@@ -190,8 +190,8 @@ def test_any_dimension_adds_up_to_the_same(con: Connection, dimension: str, shar
 
 
 BY_PROVIDER = "support name='of aws' provider=aws; support name='of nimbus' provider=nimbus"
-# Of support 12 of 24 hours and 5 EUR are of the period; of the commitment 12 of 48 hours, and what is charged for an instant. The
-# cost of kube-system (24) and of monitoring (48) moves to train (96) and serve (24 + 48); a namespace is the first rule's.
+# The period has 12 of 24 hours of support and 5 EUR, 12 of 48 hours of the commitment, and the charge for an instant. The cost
+# of kube-system (24) and monitoring (48) moves to train (96) and serve (24 + 48); the first matching rule gets a namespace.
 CHARGED = """
 team       support           research=10.5
 team       commitment_waste  finops=2
@@ -201,25 +201,25 @@ namespace  namespaces        kube-system=-24 monitoring=-48 serve=30.857142857 t
 
 
 @pytest.mark.parametrize("line", CHARGED.strip().splitlines())
-def test_what_rules_charge(con: Connection, line: str) -> None:
+def test_rules_charge_teams_and_namespaces(con: Connection, line: str) -> None:
     by, name, *expected = line.split()
     found = charges(ask(con, by, rules=RULES), name)
     assert found == {key: Decimal(cost) for key, cost in (word.split("=") for word in expected)}
 
 
-def test_namespaces_without_anybody_else_keep_their_cost(con: Connection) -> None:
+def test_namespaces_without_others_keep_their_cost(con: Connection) -> None:
     view = ask(con, rules="namespaces namespaces=*; storage")
     assert (charges(view, "namespaces"), charges(view, "storage")) == ({}, {None: Decimal("0.3")})
 
 
-def test_what_is_billed_of_gpu_machines_in_the_period(con: Connection) -> None:
+def test_totals_of_rules_in_the_period(con: Connection) -> None:
     totals = to_dict(ask(con, rules=f"{RULES}; {BY_PROVIDER}"))["totals"]["shared_costs"]
     assert ", ".join(f"{name} {shown(cost)}" for name, cost in totals.items()) == (
         "storage 0.3, network 0.05, support 10.5, commitment_waste 2, namespaces 0, of aws 5, of nimbus 5.5"
     )
 
 
-def test_of_two_rules_the_first_takes_a_namespace(con: Connection) -> None:
+def test_first_matching_rule_takes_a_namespace(con: Connection) -> None:
     rules = "namespaces name=kube namespaces=kube-*; namespaces name=all namespaces=*-system,monitoring"
     view = ask(con, "namespace", rules=rules)
     assert charges(view, "kube")["kube-system"] == -24
@@ -235,7 +235,7 @@ UPDATE bill_rows SET resource_id = '//x/vm/3', zone = 'y' WHERE source_row = 3""
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Connection]:
-    """A store of the fleet to be written to."""
+    """A writable store of the fleet."""
     fleet().write(tmp_path / "s")
     with duckdb.connect(str(tmp_path / "s")) as connection:
         yield connection
@@ -244,7 +244,7 @@ def own(tmp_path: Path) -> Iterator[Connection]:
 VOLUMES = "kind | cost\nnetwork | 1\nstorage | 2\nnetwork | 4"
 
 
-def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_disk(own: Connection) -> None:
+def test_volumes_and_traffic_belong_to_a_machine_by_resource_or_disk_name(own: Connection) -> None:
     bill(own, {"key": "p/z/vm"}, *(OF_NONE | row for row in table(VOLUMES)), provider="gcp")
     own.execute("INSERT INTO billed_nodes VALUES ('p/z/vm', 1, false)")
     for edit in EDITS.split(";"):
@@ -253,13 +253,13 @@ def test_volumes_and_traffic_are_a_machines_by_its_resource_or_the_name_of_its_d
     assert totals["shared_costs"] == {"storage": 2, "network": 1}
 
 
-def test_periods_that_adjoin_add_up_to_the_charge(con: Connection) -> None:
-    asked = "support; commitment_waste"
-    parts = [to_dict(ask(con, rules=asked, span=span))["totals"]["shared_cost"] for span in ((0, 7), (7, 24))]
-    assert sum(parts) == to_dict(ask(con, rules=asked))["totals"]["shared_cost"]
+def test_adjacent_periods_add_up_to_the_charge(con: Connection) -> None:
+    rules = "support; commitment_waste"
+    parts = [to_dict(ask(con, rules=rules, span=span))["totals"]["shared_cost"] for span in ((0, 7), (7, 24))]
+    assert sum(parts) == to_dict(ask(con, rules=rules))["totals"]["shared_cost"]
 
 
-def test_a_bill_without_a_rate_is_refused(con: Connection) -> None:
+def test_bill_without_an_exchange_rate_is_refused(con: Connection) -> None:
     message = "shared cost support is billed in EUR: there is no rate from EUR to USD"
     with pytest.raises(PriceError, match=message) as error:
         ask(con, rules="support", fx="")
@@ -267,7 +267,7 @@ def test_a_bill_without_a_rate_is_refused(con: Connection) -> None:
     assert ask(con, rules="storage", fx="").totals_shared
 
 
-def test_an_owner_without_gpus_has_a_row_of_its_own(con: Connection) -> None:
+def test_owner_without_gpus_has_its_own_row(con: Connection) -> None:
     row = ask(con, rules=RULES).rows[-1]
     assert (row.kind, row.keys, row.measures.cost) == ("shared", {"team": "finops"}, 0)
     alone = ask(con, rules=RULES, teams=("finops",), with_sections=True)
@@ -279,7 +279,7 @@ def test_an_owner_without_gpus_has_a_row_of_its_own(con: Connection) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), text_rows("team | product\ncluster | west"))
-def test_a_narrowed_report_shows_the_part_of_the_whole(con: Connection, name: str, value: str) -> None:
+def test_filtered_report_has_the_shares_of_the_full_report(con: Connection, name: str, value: str) -> None:
     report = partial(ask, con, "team", "namespace", "cluster", rules=RULES, share="proportional")
     whole, view = report(), report(**{f"{name}s": (value,)})
     rows = [row for row in whole.rows if row.keys[name] == value and row.kind == "allocated"]
@@ -287,14 +287,14 @@ def test_a_narrowed_report_shows_the_part_of_the_whole(con: Connection, name: st
     assert (to_dict(view)["totals"]["remaining_unallocated_cost"] is None) is (name == "team")
 
 
-def test_a_rule_that_comes_to_nothing_is_said(con: Connection) -> None:
+def test_rule_with_zero_cost_gives_a_warning(con: Connection) -> None:
     rules = "storage name='of gcp' provider=gcp; namespaces name=none namespaces=no-such-*; storage"
     warnings = ask(con, rules=rules).coverage.warnings
     found = [one.message.partition(":")[0] for one in warnings if one.code == "shared_cost_empty"]
     assert found == ["shared cost of gcp is zero", "shared cost none is zero"]
 
 
-def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(own: Connection) -> None:
+def test_discount_on_a_commitment_fee_reduces_its_unused_cost(own: Connection) -> None:
     unused = OF_NONE | words("hour=1 kind=commitment_unused")
     bill(own, *(unused | {"cost": cost} for cost in "481"))
     change_bill_rows(
@@ -305,5 +305,5 @@ def test_a_discount_on_a_commitments_fee_is_off_what_nothing_used_of_it_too(own:
         "INSERT INTO discount_rates (rate_id, provider, billing_period, currency, commitment, discounted_cost, "
         "discount_cost, rows, first_rows) VALUES (1, 'aws', '2026-10', 'USD', 'plan', 40, -10, 1, ['f.csv:9'])"
     )
-    # a quarter off the first; the second is after discounts, the third another commitment's
+    # the first is discounted by a quarter, the second is already net, the third is of another commitment
     assert charges(ask(own, rules=RULES), "commitment_waste") == {"finops": 3 + 8 + 1}

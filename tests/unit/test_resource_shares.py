@@ -1,4 +1,4 @@
-"""Which kind each resource is; what they are worth are fleets: tests/fleets/shares.py."""
+"""The kind of each resource; tests/fleets/shares.py covers their shares of a GPU."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ KINDS = words("""
     rdma_hca_shared_devices_a=none devices_kubevirt_io_kvm=none""")
 
 
-def test_a_resource_is_of_one_kind() -> None:
+def test_each_resource_has_one_kind() -> None:
     with (pricing_dir() / "resources.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     found = {name: {row["kind"] for row in rows if re.fullmatch(row["resource"], name)} for name in KINDS}

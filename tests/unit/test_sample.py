@@ -1,4 +1,4 @@
-"""The generator of sample fleets: it always makes the same, and what it makes is the fixture of `gpucost demo`."""
+"""The generator of sample fleets is deterministic and produces the fixture of `gpucost demo`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.sample.fixture import tables
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_the_fixture_is_what_the_generator_makes() -> None:
-    """`python -m tests.sample` writes it anew."""
+def test_fixture_equals_generated_sample() -> None:
+    """`python -m tests.sample` regenerates the fixture."""
     assert sum((FOLDER / f"{name}.parquet").stat().st_size for name in TABLES) < 1_500_000
     with duckdb.connect() as con:
         for name, made in tables().items():

@@ -1,4 +1,4 @@
-"""Reports of some workloads and people: their rows of the report of all, to the last digit."""
+"""Reports filtered by workload or user: the same rows, to the last digit, as in the full report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = Query(OCTOBER, "October 2026", with_sections=False)
 @pytest.mark.parametrize(
     ("by", "names"), [("workload", "Deployment/chat-api Job/debug"), ("user", "priya mira")]
 )
-def test_a_report_of_some_has_their_rows(demo: Config, by: str, names: str) -> None:
+def test_filtered_report_has_rows_of_full_report(demo: Config, by: str, names: str) -> None:
     store = Store(demo.store)
     chosen: Any = {f"{by}s": tuple(names.split())}
     whole = reading.report(demo, store, replace(ALL, by=(by,)))
@@ -31,13 +31,13 @@ def test_a_report_of_some_has_their_rows(demo: Config, by: str, names: str) -> N
     theirs = [row for row in whole.rows if row.keys[by] in names.split() and row.kind == "allocated"]
     assert len(theirs) == 2 and list(some.rows) == theirs
     assert some.totals.cost == sum(row.measures.cost for row in theirs)
-    # what nobody held is no part of it
+    # unallocated GPUs are not part of it
     assert some.node_totals is None
     _, waste = waste_report(demo, store, ALL, replace(ALL, **chosen))
     assert waste.totals.cost == some.totals.cost
 
 
-def test_a_workload_may_be_named_without_its_kind(demo: Config) -> None:
+def test_workload_name_without_kind_is_accepted(demo: Config) -> None:
     store = Store(demo.store)
     named, bare = (
         reading.report(demo, store, replace(ALL, workloads=(name,)))
@@ -50,7 +50,7 @@ def test_a_workload_may_be_named_without_its_kind(demo: Config) -> None:
 @pytest.mark.parametrize(
     ("by", "name", "near"), [("workload", "chat", "chat-api"), ("user", "prija", "priya")]
 )
-def test_a_name_of_nothing_is_an_error_with_near_names(demo: Config, by: str, name: str, near: str) -> None:
+def test_unknown_name_is_refused_with_similar_names(demo: Config, by: str, name: str, near: str) -> None:
     message = f"no {by} '{name}' held GPUs in October 2026"
     chosen: Any = {f"{by}s": (name,)}
     with pytest.raises(GpucostError, match=message) as raised:

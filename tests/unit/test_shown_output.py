@@ -1,4 +1,4 @@
-"""What README and docs/whatif.md show is what is printed (UPDATE_GOLDEN=1 writes it there); frozen JSON is as its schema says."""
+"""Output in README and docs/whatif.md is current (UPDATE_GOLDEN=1 updates it); frozen JSON matches its schema."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(page: Path, command: str, head: str, shown: str, tail: str) -> None:
 
 @pytest.mark.ci
 @pytest.mark.usefixtures("nowhere")
-def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_shows_current_output(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert SHOWN[README]
     for head, command, shown, tail in SHOWN[README]:
@@ -43,7 +43,7 @@ def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.Monk
 
 
 @pytest.mark.ci
-# the first needs no store
+# the first command needs no store
 @pytest.mark.parametrize(
     ("head", "command", "shown", "tail"),
     [
@@ -52,7 +52,7 @@ def test_the_readme_shows_what_is_printed(demo: Config, monkeypatch: pytest.Monk
     ],
 )
 @pytest.mark.usefixtures("nowhere")
-def test_the_page_of_what_ifs_shows_what_is_printed(
+def test_whatif_page_shows_current_output(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     head: str,
@@ -69,14 +69,14 @@ def test_the_page_of_what_ifs_shows_what_is_printed(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nowhere")
-def test_the_page_of_what_ifs_shows_the_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatif_page_shows_example_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     Path("plan.toml").write_text(run("whatif plan --example").stdout)
     assert PLAN is not None and len(SHOWN[WHATIF]) > 1
     check(WHATIF, "whatif plan plan.toml", *PLAN.groups())
 
 
-def test_every_stage_is_explained() -> None:
+def test_every_stage_is_documented() -> None:
     explained = (ROOT / "docs" / "attribution.md").read_text()
     names = {
         path.stem
@@ -91,13 +91,13 @@ FROZEN = Path(__file__).parents[1] / "frozen" / "answers"
 
 
 def parts(file: Path) -> dict[str, str]:
-    """What came of a command by where it was written: stdout, stderr, files."""
+    """Output of a command by destination: stdout, stderr, files."""
     found = re.split(r"(?m)^-- (exit code \d+|stdout|stderr|\S+\.\w+)\n", file.read_text(encoding="utf-8"))
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
 def documents() -> dict[str, Any]:
-    """JSON that names its schema, by file; but for what is too long to be frozen whole."""
+    """JSON documents with a schema, by file; without documents that are frozen only in part."""
     texts = {
         f"{file.parent.name}/{file.name} {name}": text
         for file in FROZEN.glob("*/*.txt")
@@ -115,10 +115,10 @@ DOCUMENTS = documents()
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_answers_are_as_their_schema_says(name: str) -> None:
-    told = json.loads(schema(name))
-    jsonschema.Draft202012Validator.check_schema(told)
-    validator = jsonschema.Draft202012Validator(told, format_checker=jsonschema.FormatChecker())
+def test_answers_match_their_schema(name: str) -> None:
+    description = json.loads(schema(name))
+    jsonschema.Draft202012Validator.check_schema(description)
+    validator = jsonschema.Draft202012Validator(description, format_checker=jsonschema.FormatChecker())
     answers = [one for one in DOCUMENTS.values() if one["schema"] == f"gpucost.{name}/1"]
     assert answers
     for answer in answers:
@@ -130,16 +130,16 @@ def test_answers_are_as_their_schema_says(name: str) -> None:
             "report",
             "prices.history",
             "whatif",
-        )  # which may grow
+        )  # these may gain fields
         assert not validator.is_valid({key: value for key, value in answer.items() if key != "schema"})
 
 
-def test_the_command_lists_and_prints_schemas() -> None:
+def test_schema_command_lists_and_prints_schemas() -> None:
     assert run("schema").stdout.split() == [*SCHEMAS]
     for name in SCHEMAS:
         assert json.loads(run(f"schema {name}").stdout)["title"] == f"gpucost.{name}/1"
 
 
-def test_what_is_no_number_has_no_place_in_json() -> None:
+def test_json_refuses_nan() -> None:
     with pytest.raises(ValueError, match="JSON"):
         json_text({"cost": float("nan")})

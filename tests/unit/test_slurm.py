@@ -1,4 +1,4 @@
-"""What Slurm's jobs hold, cost and did, as a table: each scene is a cluster of one store, and all are attributed once."""
+"""Allocations, cost and activity of Slurm jobs, as a table: each scene is a cluster of one store, attributed once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WHOLE = (
     "NodeName=w2 Gres=gpu:a100:2,gpu:v100:2 Partitions=other State=IDLE\n"
 )
 
-# a job that ran, and one that waited, at the first pull; a requeued job has two runs
+# a running and a waiting job at the first pull; a requeued job has two runs
 RAN = jobs("""
     job start end nodes gpus State
     1       0   - n1       1 RUNNING
@@ -51,7 +51,7 @@ ENDED = jobs("""
     2    7500 8000 n1       2 COMPLETED      0
     3       0  600 n1       1 REQUEUED       0
     3     900 1200 n1       1 COMPLETED    900""")
-# `sacct --truncate` tells the part of a run that lies in the time asked for, and ends what still ran with it
+# `sacct --truncate` reports only the part of a run in the requested period, and ends running jobs with it
 CUT = jobs("""
     job start  end nodes gpus State     Submit
     1     600 1200 n1       1 RUNNING        0
@@ -60,7 +60,7 @@ UNCUT = jobs("""
     1       0 3600 n1       1
     2       0 1800 n1       2""")
 
-# What a job holds for an hour; where accounting knows no types, a GPU of a node that is all slices is one of them.
+# GPU-seconds of a job in an hour; without types in accounting, a GPU of a node with only slices is a slice.
 PARTS = rows("""
     node                                             job                                  seconds
     gpu:a100:4,shard:16                              cpu=1,gres/shard=4                      3600
@@ -77,7 +77,7 @@ MAINTENANCE = f"ReservationName=m StartTime={T + H} EndTime={T + 2 * H} Nodes=n1
 TREE = (
     "Cluster|Account|User\nhpc|root|\nhpc| research|\nhpc|  nlp|\nhpc|   nlp|ann\nhpc|  cv|\nhpc| product|\n"
 )
-# two tasks and two parts of a heterogeneous job, one of them on two nodes; told with JobIDRaw and without
+# two tasks and two parts of a heterogeneous job, one of them on two nodes; with and without JobIDRaw
 TASKS = rows(f"""
     JobID     JobIDRaw Submit  Account State     Start End       NodeList AllocTRES
     5_1              6 {T - 9} nlp     COMPLETED {T}   {T + 100} n1       cpu=1,gres/gpu=1,node=1
@@ -106,7 +106,7 @@ WAITS = (
     f"2|cv|COMPLETED|{T}|{T + 60}|n1|cpu=1,gres/gpu=1,node=1\n"
 )
 
-# Submitted anew, after jobs of larger numbers, or two minutes before it may begin; job 5 was to begin later.
+# Submitted again after jobs with larger numbers, or two minutes before the job is eligible; job 5 was to start later.
 REQUEUED = jobs("""
     job start  end nodes gpus State     Submit Eligible
     1       0 7000 n1       1 COMPLETED      0        0
@@ -117,7 +117,7 @@ REQUEUED = jobs("""
     4     360  500 n2       1 COMPLETED    350      350
     5     620  700 n2       1 COMPLETED    500      620""")
 
-#: Sums and means that a plugin told, and active hours and mean utilization of them.
+#: Totals and averages reported by a plugin, and the resulting active hours and mean utilization.
 GPUUTIL = text_rows("""
     100 | 100 | 4 | 0.25
     150 | 150 | 4 | 0.375
@@ -143,12 +143,12 @@ SHARES = """{"shares": {"shares": [
      "fairshare": {"factor": {"set": true, "infinite": false, "number": 0.5}}, "name": "ann", "parent": "nlp",
      "type": ["USER"]}]}}"""
 
-#: Five GPUs of two nodes, and the batch step on four of them.
+#: Five GPUs on two nodes; the batch step has four of them.
 FIVE = """
     1           0 3600 n[1-2] a100:5"""
 
 SCENES = {
-    "jobs hold what they were allocated and cost their node's price": scene(
+    "jobs hold their allocated GPUs and cost their node's price": scene(
         jobs("""
             job start  end nodes gpus   Account User QOS
             1       0 3600 n1    a100:4 nlp     ann  normal
@@ -170,14 +170,14 @@ SCENES = {
         """
         node w2=7200 w1=3600
         sums cost=6.5 node_cost=18""", WHOLE),
-    "the batch step says what lay where": scene(
+    "the batch step gives the GPUs of each node": scene(
         jobs(f"""{FIVE}
             1.batch     0 3600 n1     a100:4
             1.0         0 3600 n[1-2] a100:5"""),
         """
         node n1=14400 n2=3600
         pod 1=18000"""),
-    "without it what lay where is even": scene(
+    "without a batch step GPUs are spread evenly": scene(
         jobs(FIVE), """
         node n1=9000 n2=9000
         pod 1=18000""", warned={"slurm_even_placement": (), "over_allocated": ()}),
@@ -186,14 +186,14 @@ SCENES = {
     "cut": scene(CUT, "pod 1=600 2=1200"),
     **{f"cut gives way to the whole, {n}": scene(a, "pod 1=3600 2=3600", more=[b])
        for n, (a, b) in enumerate(((CUT, UNCUT), (UNCUT, CUT)))},
-    "a job that runs holds until it was seen last": scene(jobs("1 0 - n1 2"), "pod 1=14400"),
-    # of ten minutes, over or not, a job ran for six: Slurm's Elapsed leaves out what it was suspended for
+    "a running job holds GPUs until it was last seen": scene(jobs("1 0 - n1 2"), "pod 1=14400"),
+    # a job, ended or not, ran for six of ten minutes: Slurm's Elapsed excludes the suspended time
     "suspended time is held": scene(
         text(jobs("""
             job start end nodes gpus ElapsedRaw State     Suspended
             1       0 600 n1       1        360 COMPLETED  00:04:00
             2       0   - n1       1        360 SUSPENDED  00:04:00"""), fields=[*FIELDS, "Suspended"]), "pod 1=600 2=600"),
-    "suspended time is held where only Elapsed says when a job ended": scene(
+    "suspended time is held if only Elapsed gives the end of a job": scene(
         text(jobs("""
             job start end nodes gpus ElapsedRaw Suspended
             1       0 600 n1       1        360  00:04:00"""),
@@ -201,8 +201,8 @@ SCENES = {
     **{f"{job} of {node}": scene(
         jobs(f"1 0 3600 n1 {job}"), f"pod 1={seconds}", f"NodeName=n1 Gres={node} Partitions=gpu\n")
        for node, job, seconds in (row.values() for row in PARTS)},
-    # of n1's 8 GPU-hours one is down, four are in maintenance; n2 is off for the second hour
-    "down and in maintenance is unavailable, powered down is no node": scene(
+    # of n1's 8 GPU-hours one is down and four are in maintenance; n2 is off in the second hour
+    "down and in maintenance is unavailable, powered down is not a node": scene(
         jobs("1 0 7200 n2 a100:1"),
         "sums capacity_gpu_hours=12 unavailable_gpu_hours=5",
         NODES, down(("n1", 0, 900, "DOWN*"), ("n2", H, 2 * H, "IDLE+POWERED_DOWN")), MAINTENANCE),
@@ -222,17 +222,17 @@ SCENES = {
         """
         pod 5_0=600 5_1=600 9+0=600 9+1=600
         workload Job/of-5=1200 Job/of-9=1200"""),
-    **{f"tasks told with {' then '.join(order)}": scene(
+    **{f"tasks with {' then '.join(order)}": scene(
         WAYS[order[0]], """
         node n1=550 n2=250
         pod 5_1=100 5_2=600 9+0=50 9+1=50""", more=[WAYS[name] for name in order[1:]]) for order in ORDERS},
-    "a file that does not end its last line": scene(text(jobs("1 0 60 n1 1"))[:-1], "pod 1=60"),
+    "a file without a final line end": scene(text(jobs("1 0 60 n1 1"))[:-1], "pod 1=60"),
     "a file without a header": scene(ONE, "namespace nlp=60", form={"fields": tuple(SHORT.strip().split("|"))}),
-    "what waits since nobody knows when is left out": scene(WAITS, "namespace cv=60"),
-    "what runs does until the last end": scene(RUNS_ON, "namespace nlp=7200 cv=3600"),
-    "what runs does until the end of the time asked for": scene(
+    "a job waiting since an unknown time is left out": scene(WAITS, "namespace cv=60"),
+    "a running job runs until the last end": scene(RUNS_ON, "namespace nlp=7200 cv=3600"),
+    "a running job runs until the end of the requested period": scene(
         RUNS_ON, "namespace nlp=14400 cv=3600", periods=[Period(from_ms(T * 1000), from_ms((T + 2 * H) * 1000))]),
-    # job 10 has run on n1's four GPUs for ever; since the second hour jobs 2 and 3 have them. Job 3 itself runs on
+    # job 10 never ended on n1's four GPUs; jobs 2 and 3 have them from the second hour on; job 3 itself is still running
     "a job that never ended in accounting": scene(
         jobs("""
             10      0    - n1       4
@@ -245,8 +245,8 @@ SCENES = {
     "requeued jobs without their earlier runs": scene(
         text([one for one in REQUEUED if one["State"] == "COMPLETED"], fields=[*FIELDS, "Eligible"]),
         warned={"slurm_requeues_hidden": ("2 jobs of hpc were requeued", "-D")}),
-    # two of n1's GPUs are known to be job 1's: one is busy for an hour, one idle. Job 2 has all of n2, whatever labels say
-    "dcgm-exporter says by a job's number what its GPUs did": scene(
+    # two of n1's GPUs are labeled as job 1's: one is busy for an hour, one idle. Job 2 has all of n2, even without labels
+    "dcgm-exporter labels the GPUs of a job with its number": scene(
         jobs("""
             1       0 3600 n1    a100:2
             2    3600 7200 n2    a100:2"""),
@@ -254,7 +254,7 @@ SCENES = {
         series=[*dcgm("n1", {"0": (90, {"hpc_job": "1"}), "1": (0, {"hpc_job": "1"}), "2": (50, {}), "3": (0, {})}),
                 *dcgm("n2", {"a": (80, {}), "b": (80, {})})],
         measured={"1": (1, 1, 0, 0.45), "2": (2, 0, 0, 0.8)}),
-    **{f"scontrol says which GPUs a job has: {way}": scene(
+    **{f"scontrol lists the GPUs of a job: {way}": scene(
         jobs("""
             1       0 3600 n2    a100:2
             2       0 7200 n2    v100:1"""),
@@ -271,13 +271,13 @@ SCENES = {
         jobs("1 0 3600 n1 1"), "account research=3600", FEATURES, ACCOUNTS, SHARES),
 }  # fmt: skip
 
-# The days asked for, the hours that have capacity, and those between which nothing is known; and jobs (in "bare": without GPUs).
+# The days requested, the hours with capacity, the unknown hours (from, to); and the jobs ("bare": without GPUs).
 UNTRACKED = titled("""
-# no job names GPUs, whatever it holds: Slurm's default
+# no job reports GPUs, even if it uses some: Slurm's default
 = never
 1 0 0 24
 1 0 86400 n1 bare; 2 3600 7200 n2 bare
-# tracked from noon on; a job that waits for GPUs proves that they are tracked; so does a typed count
+# tracked from noon on; a typed count, or a job waiting for GPUs, proves that they are tracked
 = from noon on
 1 12 0 12
 1 0 43200 n1 bare; 2 43200 86400 n1 4
@@ -287,21 +287,21 @@ UNTRACKED = titled("""
 = waiting
 1 24
 1 0 86400 n1 bare; 2 - - - -
-# no longer tracked after an hour, for four days; nor for four days between jobs that name them
+# not tracked after the first hour, for four days; or for four days between jobs that report GPUs
 = until one
 4 1 1 96
 1 0 3600 n1 4; 2 7200 345600 n1 bare
 = between
 6 48 24 120
 1 0 86400 n1 4; 2 86400 432000 n1 bare; 3 432000 518400 n1 4
-# an hour of a job without GPUs, before the first that names them and after the last
+# an hour of a job without GPUs, before the first job that reports GPUs and after the last
 = before
 2 48
 1 0 3600 n1 bare; 2 86400 172800 n1 4
 = after
 4 96
 1 0 86400 n1 4; 2 342000 345600 n1 bare
-# jobs without GPUs among others, and after the last for a day; on nodes without GPUs; and none at all
+# jobs without GPUs among others, and for a day after the last; on nodes without GPUs; no jobs
 = among others
 1 24
 1 0 86400 n1 bare; 2 10 3600 n1 4; 3 7200 86400 n2 bare
@@ -313,20 +313,20 @@ UNTRACKED = titled("""
 """)
 
 
-def untracked(told: str) -> Scene:
-    """A job that waits asks for GPUs."""
-    numbers, _, lines = told.replace("; ", "\n").partition("\n")
-    asked = [
+def untracked(spec: str) -> Scene:
+    """A waiting job requests GPUs."""
+    numbers, _, lines = spec.replace("; ", "\n").partition("\n")
+    requested = [
         run | {"ReqTRES": run["AllocTRES"] or "cpu=1,gres/gpu=8,node=1"}
         for run in jobs(lines.replace("bare", "cpu=1,mem=800G,node=1"))
     ]
     return scene(
-        text(asked, fields=[*FIELDS, "ReqTRES"]), "", f"{NODES}NodeName=c1 Gres=(null) Partitions=cpu\n",
+        text(requested, fields=[*FIELDS, "ReqTRES"]), "", f"{NODES}NodeName=c1 Gres=(null) Partitions=cpu\n",
         periods=[days(10, 10 + int(numbers[0]))],
     )  # fmt: skip
 
 
-COVERED = {f"untracked {name}": untracked(told) for name, told in UNTRACKED.items()} | {
+COVERED = {f"untracked {name}": untracked(spec) for name, spec in UNTRACKED.items()} | {
     "an answer without jobs": scene(
         jobs("1 0 3600 n1 4"), more=["|".join(FIELDS) + "\n"],
         periods=[days(10, 11), Period(datetime(2026, 3, 11, tzinfo=UTC), datetime(2026, 3, 11, 12, tzinfo=UTC))]),
@@ -335,9 +335,9 @@ COVERED = {f"untracked {name}": untracked(told) for name, told in UNTRACKED.item
 
 @pytest.fixture(scope="module")
 def clusters(request: pytest.FixtureRequest, module_path: Path) -> Iterator[Clusters]:
-    scenes, asked = {**SCENES, **COVERED}, asked_names(request)
-    if asked is not None:
-        scenes = {name: one for name, one in scenes.items() if name.removeprefix("untracked ") in asked}
+    scenes, selected = {**SCENES, **COVERED}, asked_names(request)
+    if selected is not None:
+        scenes = {name: one for name, one in scenes.items() if name.removeprefix("untracked ") in selected}
     clusters = Clusters(module_path, scenes, BOOK)
     with profiled_stages() as clusters.stages, clusters.attributed():
         pass
@@ -345,12 +345,12 @@ def clusters(request: pytest.FixtureRequest, module_path: Path) -> Iterator[Clus
         yield clusters
 
 
-def test_stages_write_what_they_wrote(clusters: Clusters) -> None:
+def test_stages_write_frozen_tables(clusters: Clusters) -> None:
     check(listed(clusters.stages), STAGES / "slurm.txt")
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_slurm(name: str, clusters: Clusters) -> None:
+def test_scene_has_expected_figures(name: str, clusters: Clusters) -> None:
     expected, sums, warned = SCENES[name], clusters.sums(name), clusters.warnings(name)
     assert {by: clusters.held(name, by) for by in expected.held} == {
         by: pytest.approx(held, abs=0.01) for by, held in expected.held.items()
@@ -364,8 +364,8 @@ def test_slurm(name: str, clusters: Clusters) -> None:
 
 
 @pytest.mark.parametrize("name", UNTRACKED)
-def test_gpus_that_slurm_does_not_track_are_not_collected(name: str, clusters: Clusters) -> None:
-    """Nothing is unallocated, and nothing costs, where accounting names no GPUs of any job."""
+def test_gpus_not_tracked_by_slurm_are_not_collected(name: str, clusters: Clusters) -> None:
+    """Time is not collected, at no cost, while accounting reports no GPUs of any job."""
     length, hours, *lost = map(int, UNTRACKED[name].splitlines()[0].split())
     cluster = f"untracked {name}"
     view = clusters.view("pod", clusters.names[cluster], period=days(10, 10 + length))
@@ -380,7 +380,7 @@ def test_gpus_that_slurm_does_not_track_are_not_collected(name: str, clusters: C
     assert fixes == ["add gres/gpu to AccountingStorageTRES in slurm.conf"] * bool(lost)
 
 
-def test_an_answer_without_jobs_is_one_and_what_nobody_asked_for_is_missing(clusters: Clusters) -> None:
+def test_answer_without_jobs_counts_and_time_without_answer_is_missing(clusters: Clusters) -> None:
     view = clusters.view("node", clusters.names["an answer without jobs"])
     assert view.node_totals is not None and view.node_totals.capacity_gpu_hours == pytest.approx(36 * 8)
     (missing,) = view.coverage.not_collected

@@ -1,4 +1,4 @@
-"""`gpucost collect slurm` and what reads it: what is said of files, of Slurm that is asked, and of its queue."""
+"""`gpucost collect slurm` and the commands that use its data: messages about files, calls of Slurm, its queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = ("--from", "2026-03-10", "--to", "2026-03-11")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands find a config with a price book."""
+    """A folder with a config and a price book."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prices.csv").write_text(f"{HEADER}\n{ALL_GPUS}\n")
     (tmp_path / "gpucost.toml").write_text('store = "a.duckdb"\n[prices]\nbook = "prices.csv"\n')
@@ -28,8 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def collect(*texts: str, more: tuple[str, ...] = (), code: int = 0) -> str:
-    """What is said of files with these texts."""
-    names = [f"told-{number}.txt" for number, _ in enumerate(texts)]
+    """The output for files with these texts."""
+    names = [f"sacct-{number}.txt" for number, _ in enumerate(texts)]
     for name, content in zip(names, texts, strict=True):
         Path(name).write_text(content, encoding="utf-8")
     return "".join(call("collect", "slurm", *names, *more, code=code))
@@ -37,19 +37,19 @@ def collect(*texts: str, more: tuple[str, ...] = (), code: int = 0) -> str:
 
 @pytest.mark.usefixtures("folder")
 def test_waits_dollars_and_fair_share() -> None:
-    """Of two jobs that began one waited 10 minutes and was preempted; sshare's shares stand beside the dollars."""
+    """One of two started jobs waited 10 minutes and was preempted; sshare's shares are next to the dollars."""
     shares = (
         "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare\n"
         "root|||0.000000|100||1.000000|\n nlp||60|0.6|75||0.75|\n  nlp|ann|1|1.0|75||0.75|0.25\n"
     )
-    told = text(jobs("""
+    dump = text(jobs("""
         job start  end nodes gpus   State     Submit QOS    Partition
         1       0 3600 n1    a100:4 COMPLETED      0 normal gpu
         2     600 2400 n1    2      PREEMPTED      0 low    debug
         3       -    - -     -      PENDING        0 normal gpu"""))  # fmt: skip
-    said = collect(told, NODES, shares, more=DAY)
-    assert "3 job runs of hpc" in said and "2 nodes" in said
-    assert "no new data" in collect(told, NODES, shares, more=DAY)
+    output = collect(dump, NODES, shares, more=DAY)
+    assert "3 job runs of hpc" in output and "2 nodes" in output
+    assert "no new data" in collect(dump, NODES, shares, more=DAY)
     answer = json.loads(call("queue", *DAY, "--format", "json")[0])
     waits = {(one["by"], one["name"]): one for one in answer["slurm_waits"]}
     assert set(waits) == {*text_rows("partition|gpu\npartition|debug\nqos|normal\nqos|low\naccount|nlp")}
@@ -70,20 +70,20 @@ def test_waits_dollars_and_fair_share() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_said_of_files() -> None:
-    told = text(jobs("1 0 60 n1 1"))
-    # one file that cannot be read, and none is loaded
-    assert "line 2" in collect(told, told[:-30], code=1)
+def test_messages_about_files() -> None:
+    dump = text(jobs("1 0 60 n1 1"))
+    # one unreadable file: no file is loaded
+    assert "line 2" in collect(dump, dump[:-30], code=1)
     assert "store not found" in call("report", code=1)[1]
-    assert "may be cut off" in collect(told[:-1], NODES)
-    assert "may be cut off" not in collect(told, NODES)
+    assert "may be cut off" in collect(dump[:-1], NODES)
+    assert "may be cut off" not in collect(dump, NODES)
     fields = "JobID,Account,State,Start,End,NodeList,AllocTRES"
     row = f"2|nlp|COMPLETED|{T}|{T + 60}|n1|gres/gpu=1\n"
     assert "2 nodes" in collect(row, NODES, more=("--fields", fields, "--cluster", "hpc"))
 
 
 def commands(folder: Path, **printed: str) -> str:
-    """Programs that print a text each, whatever they are asked; how sacct is called."""
+    """Programs that always print the same text; returns the path of sacct."""
     folder.mkdir(exist_ok=True)
     for name in ("sacct", "scontrol", "sacctmgr", "sshare"):
         (folder / f"{name}.txt").write_text(printed.get(name, ""))
@@ -95,20 +95,20 @@ def commands(folder: Path, **printed: str) -> str:
     return f"{folder}/sacct"
 
 
-def test_slurm_is_asked_a_day_at_a_time(folder: Path) -> None:
+def test_slurm_is_queried_one_day_at_a_time(folder: Path) -> None:
     sacct = commands(
         folder / "bin", sacct=text(jobs("1 0 3600 n1 1"), "\x1f"), scontrol="ClusterName = hpc\n"
     )
-    said, _ = call("collect", "slurm", "--sacct", sacct, "--from", "2026-03-10", "--to", "2026-03-12")
-    assert "2 job runs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in said
-    # what could not be asked for is named, and jobs are there all the same
+    output, _ = call("collect", "slurm", "--sacct", sacct, "--from", "2026-03-10", "--to", "2026-03-12")
+    assert "2 job runs of hpc, 2026-03-10T00:00:00Z .. 2026-03-12T00:00:00Z" in output
+    # a failed query is reported, and the jobs are loaded anyway
     spans, runs = "SELECT to_ms - from_ms AS n FROM loads", "SELECT job_id AS n FROM slurm_runs"
     found = json.loads(call("sql", f"{spans} UNION ALL BY NAME {runs} ORDER BY n", "--format", "json")[0])
     assert [row["n"] for row in found] == [1, 24 * H * 1000, 24 * H * 1000]
     assert "sacct failed" in call("collect", "slurm", "--sacct", f"{folder}/none/sacct", code=1)[1]
 
 
-def test_the_doctor_prints_the_commands_that_get_it_right(tmp_path: Path) -> None:
+def test_doctor_prints_correct_commands(tmp_path: Path) -> None:
     sacct = commands(tmp_path / "bin", scontrol="ClusterName = hpc\n")
     answers, billed, placed = check_slurm(Config.model_validate({"slurm": {"sacct": sacct}}))
     assert answers.status == OK and "answers for hpc" in answers.found
@@ -123,24 +123,26 @@ def test_the_doctor_prints_the_commands_that_get_it_right(tmp_path: Path) -> Non
     ("private", "level", "hides"),
     [("none", "", None), ("jobs,usage", "Operator", None), ("jobs", "None", "jobs")],
 )
-def test_whether_slurm_shows_everybodys_jobs(private: str, level: str, hides: str | None) -> None:
-    class Told(Commands):
+def test_slurm_that_hides_jobs_of_other_users_is_detected(
+    private: str, level: str, hides: str | None
+) -> None:
+    class PrivateSlurm(Commands):
         def run(self, _: str, *args: str) -> str:
-            told = f"ClusterName = hpc\nPrivateData = {private}\nPurgeJobAfter = 12 months\n"
-            return f"{level}\n" if "user" in args else told
+            settings = f"ClusterName = hpc\nPrivateData = {private}\nPurgeJobAfter = 12 months\n"
+            return f"{level}\n" if "user" in args else settings
 
         def _plain(self, *_: str) -> str:
             return "analyst\n"
 
-    told = Told("sacct")
-    assert told.cluster() == "hpc" and told.retention() == timedelta(days=336)
-    assert told.hidden() == hides
+    slurm = PrivateSlurm("sacct")
+    assert slurm.cluster() == "hpc" and slurm.retention() == timedelta(days=336)
+    assert slurm.hidden() == hides
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_more_jobs_than_a_row_group_holds_are_all_there() -> None:
-    """DuckDB 2.0 loses sight of 122,880 rows that were inserted into an empty table of the same transaction."""
+def test_more_jobs_than_a_row_group_are_all_loaded() -> None:
+    """DuckDB 2.0 loses 122,880 rows inserted into an empty table in the same transaction."""
     lines = (
         f"{n}|nlp|COMPLETED|{T + n % 7000}|{T + n % 7000 + 60}|n{n % 50}|gres/gpu=1" for n in range(130_000)
     )

@@ -1,4 +1,4 @@
-"""Slurm beside Kubernetes and inside it: nodes count once where both tell of them, and twice where a name alone ties them."""
+"""Slurm next to Kubernetes and inside it: nodes in both count once; a matching name alone is not a proof."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.unit.slurm_words import Clusters, Job, down, jobs, rows, text
 
 BOOK = ",,,p4d.24xlarge,on_demand,32,USD,,,node\n,,,,on_demand,2,USD,,partition=metal,gpu"
 
-#: A node of Slurm, the owner and the name of the pod that it is, if any, and what proves it. N stands for the scene's number.
+#: A Slurm node, the owner and name of its pod if it runs in one, and the proof. N is the scene's number.
 INSIDE = rows("""
-    scene                         told     owner              pod                proof
+    scene                         node     owner              pod                proof
     slinky                        gpuN-0   NodeSet/gpu        hpc-worker-gpuN-0  -
     soperator_by_setting          workerN-0 StatefulSet/worker workerN-0         setting
     soperator_by_hpc_job          workerN-0 StatefulSet/worker workerN-0         hpc_job
@@ -31,7 +31,7 @@ SETTINGS = '[slurm]\nin_kubernetes = ["worker1-?", "k3-?"]\n'
 
 @dataclass
 class Scene:
-    """What is scraped of a Kubernetes cluster, and told of one of Slurm."""
+    """The metrics of a Kubernetes cluster, and the files of a Slurm cluster."""
 
     series: list[Series]
     jobs: list[Job]
@@ -42,8 +42,8 @@ def dcgm(series: list[Series]) -> list[Series]:
     return [one for one in series if one.labels["__name__"].startswith("DCGM_")]
 
 
-def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene:
-    """A Kubernetes node of 8 GPUs for two hours: a pod has two, a node of Slurm four, and its jobs three for an hour."""
+def inside(number: int, node_name: str, owner: str, worker: str, proof: str) -> Scene:
+    """A Kubernetes node of 8 GPUs for two hours: a pod has two, a Slurm node four, its jobs three for an hour."""
     place = f"k{number}-0"
     pods = [pod("p", place, [4, 5], 0, 2, "web")]
     if worker:
@@ -56,30 +56,39 @@ def inside(number: int, told: str, owner: str, worker: str, proof: str) -> Scene
         series += relabel(dcgm(series), ".*", {"cluster": f"hpc{number}x"})
     told_jobs = jobs(f"""
         job start  end nodes  gpus   Account
-        1     900 4500 {told} a100:2 nlp
-        2    1800 5400 {told} a100:1 cv""")
+        1     900 4500 {node_name} a100:2 nlp
+        2    1800 5400 {node_name} a100:1 cv""")
     facts = [
-        f"NodeName={told} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n",
-        down((told, 6300, 7200, "DRAIN")),
+        f"NodeName={node_name} Gres=gpu:a100:4 Partitions=gpu State=IDLE\n",
+        down((node_name, 6300, 7200, "DRAIN")),
     ]
     return Scene(series, told_jobs, facts)
 
 
 def alone(
-    number: int, called: str, devices: list[int], namespace: str, told: str, gpus: int, *, other: bool = False
+    number: int,
+    called: str,
+    devices: list[int],
+    namespace: str,
+    node_name: str,
+    gpus: int,
+    *,
+    other: bool = False,
 ) -> Scene:
-    """A Kubernetes node of 8 GPUs with a pod, and a node of Slurm with a job, for two hours; `other` has exporters of both."""
+    """A Kubernetes node of 8 GPUs with a pod and a Slurm node with a job, for two hours; `other`: both have exporters."""
     place = f"k{number}-0"
     busy = {f"GPU-{place}-0": [[at(0), at(2), 70]]} if called == "1" else {}
     series = scrape(
         fleet(2, [node(place, "p4d.24xlarge", 0, 2)], [pod(called, place, devices, 0, 2, namespace)], busy)
     )
     moved = [*move(series, f"kube{number}x"), *(move(dcgm(series), f"hpc{number}x") if other else [])]
-    return Scene(moved, jobs(f"1 0 7200 {told} 1"), [f"NodeName={told} Gres=gpu:{gpus} Partitions=metal\n"])
+    return Scene(
+        moved, jobs(f"1 0 7200 {node_name} 1"), [f"NodeName={node_name} Gres=gpu:{gpus} Partitions=metal\n"]
+    )
 
 
 SCENES = {
-    **{row["scene"]: inside(number, *(row[name].replace("N-", f"{number}-") for name in ("told", "owner", "pod", "proof")))
+    **{row["scene"]: inside(number, *(row[name].replace("N-", f"{number}-") for name in ("node", "owner", "pod", "proof")))
        for number, row in enumerate(INSIDE)},
     "one name": alone(6, "1", [0], "nlp", "k6-0", 8),
     "one name, other GPUs": alone(7, "1", [0], "nlp", "k7-0", 8, other=True),
@@ -128,22 +137,24 @@ def test_slurm_inside_kubernetes_counts_once(name: str, clusters: Clusters) -> N
 
 
 @pytest.mark.parametrize(("name", "warned"), [("one name", True), ("one name, other GPUs", False)])
-def test_a_name_alone_makes_no_node_of_slurm_one_of_kubernetes(
+def test_same_name_alone_does_not_merge_slurm_and_kubernetes_nodes(
     name: str, warned: bool, clusters: Clusters
 ) -> None:
-    """Both have 8 GPUs: 2 h of $32 + $16. With exporters that measure other GPUs of each, nothing is in doubt."""
+    """Both have 8 GPUs: 2 h of $32 + $16. Exporters that measure different GPUs prove two machines."""
     view, totals = answer(clusters, name, "cluster,pod")
     rows = {str(row.keys["cluster"])[:3]: row.measures for row in view.rows if row.kind == "allocated"}
     assert {cluster: measures.cost for cluster, measures in rows.items()} == {"kub": 8, "hpc": 4}
-    # the pod and the job are both called 1, in namespace nlp: what is measured of the pod is none of the job's
+    # the pod and the job are both named 1, in namespace nlp: metrics of the pod do not count for the job
     assert rows["kub"].measured_ratio == 1 and (not warned or rows["hpc"].measured_ratio == 0)
     assert totals.node_cost == 96
-    said = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
-    assert ["32.00 USD" in one.message and "in_kubernetes" in str(one.fix) for one in said] == [True] * warned
+    warnings = [one for one in view.coverage.warnings if one.code == "unproven_machine"]
+    assert ["32.00 USD" in one.message and "in_kubernetes" in str(one.fix) for one in warnings] == [
+        True
+    ] * warned
 
 
-def test_a_pod_with_the_name_of_a_node_of_slurm_pays(clusters: Clusters) -> None:
-    """A pod called as a node of Slurm holds 2 of 8 GPUs for 2 h at $32: it pays $16."""
+def test_pod_named_like_a_slurm_node_is_charged(clusters: Clusters) -> None:
+    """A pod with the name of a Slurm node holds 2 of 8 GPUs for 2 h at $32: it pays $16."""
     view, totals = answer(clusters, "a pod of that name", "namespace")
     costs = {row.keys["namespace"]: row.measures.cost for row in view.rows if row.kind == "allocated"}
     assert costs == {"web": 16, "nlp": 4}

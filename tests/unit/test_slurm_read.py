@@ -1,4 +1,4 @@
-"""What is read of sacct: text of any list of fields and delimiter, JSON of two versions, and what cannot be read."""
+"""Reading sacct: text with any list of fields and delimiter, two versions of JSON, and unreadable files."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ HELD = "cpu=1,gres/gpu=1,node=1"
 
 
 def read(folder: Path, content: str | bytes, **form: Any) -> tuple[dict[str, list[Any]], Notes]:
-    """What a file tells of runs and, as `step_…`, of steps."""
-    path, notes = folder / "told", Notes()
+    """Columns of a file's runs and, as `step_…`, of its steps."""
+    path, notes = folder / "dump", Notes()
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    told: dict[str, list[Any]] = defaultdict(list)
+    columns: dict[str, list[Any]] = defaultdict(list)
     for batch in read_sacct(path, SacctFormat(**form), notes):
         for name, values in batch.runs.items():
-            told[name] += values
+            columns[name] += values
         for name, values in batch.steps.items():
-            told[f"step_{name}"] += values
-    return told, notes
+            columns[f"step_{name}"] += values
+    return columns, notes
 
 
 @pytest.mark.parametrize("mark", ["|", "\x1f", "\t", ";"])
-def test_names_hold_what_they_like(tmp_path: Path, mark: str) -> None:
+def test_names_may_contain_delimiters_and_newlines(tmp_path: Path, mark: str) -> None:
     for pattern in ("plain", "a{0}b", "{0}{0}", "two\nlines", "qu\"ote's", "ünï ✓", " spaces "):
         name = pattern.format(mark)
         first, second, third = jobs("1 0 60 n1 1\n2 0 60 n1 1\n3 0 60 n1 1")
-        told, _ = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
-        assert (told["name"], told["job_id"]) == (["job-1", name, "job-3"], [1, 2, 3])
+        columns, _ = read(tmp_path, text([first, second | {"JobName": name}, third], mark))
+        assert (columns["name"], columns["job_id"]) == (["job-1", name, "job-3"], [1, 2, 3])
 
 
 @pytest.mark.parametrize("mark", ["^", "^|^", "@", "~~", ";", "\x1e"])
-def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str) -> None:
-    told = jobs("""
+def test_all_text_forms_of_a_table_give_the_same_rows(tmp_path: Path, mark: str) -> None:
+    runs = jobs("""
         job start end nodes  gpus JobName
         1       0  60 n1        1 job-1
         2       0  60 n[1-2]    4 a;b@c""")
-    lines = text(told, mark)
+    lines = text(runs, mark)
     plain, notes = read(tmp_path, lines, delimiter=mark)
     assert plain["job_id"] == [1, 2] and not notes.is_open
-    assert read(tmp_path, lines[:-1])[1].is_open  # the last line has no end
+    assert read(tmp_path, lines[:-1])[1].is_open  # the last line has no line end
     headless = lines.partition("\n")[2]
     fields = {"fields": tuple(FIELDS)}
     forms: list[tuple[str | bytes, dict[str, Any]]] = [
         (lines, {}),
         ("\ufeff" + lines, {}),
         (lines.replace("\n", f"{mark}\n"), {}),
-        (text(told, mark, end="\r\n"), {}),
+        (text(runs, mark, end="\r\n"), {}),
         (lines, fields),
         (headless, fields | {"delimiter": mark}),
     ]
@@ -67,9 +67,9 @@ def test_text_of_one_table_is_read_alike_in_every_form(tmp_path: Path, mark: str
         assert read(tmp_path, content, **form)[0] == plain, (content, form)
 
 
-def test_zipped_text_is_read(tmp_path: Path) -> None:
-    (tmp_path / "told.gz").write_bytes(gzip.compress(WHOLE.encode()))
-    (batch,) = read_sacct(tmp_path / "told.gz", SacctFormat(), Notes())
+def test_compressed_text_is_read(tmp_path: Path) -> None:
+    (tmp_path / "dump.gz").write_bytes(gzip.compress(WHOLE.encode()))
+    (batch,) = read_sacct(tmp_path / "dump.gz", SacctFormat(), Notes())
     assert batch.runs["job_id"] == [1]
 
 
@@ -93,31 +93,31 @@ def test_zipped_text_is_read(tmp_path: Path) -> None:
         ('{"partitions": []}', "has no jobs"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, content: str, words: str) -> None:
-    with pytest.raises(DataError, match="told") as error:
+def test_unreadable_text_is_refused_with_its_line(tmp_path: Path, content: str, words: str) -> None:
+    with pytest.raises(DataError, match="dump") as error:
         read(tmp_path, content)
     assert words in error.value.message
 
 
-def test_local_times_count_in_a_zone_and_an_hour_that_comes_twice_is_refused(tmp_path: Path) -> None:
+def test_local_times_use_the_time_zone_and_a_repeated_hour_is_refused(tmp_path: Path) -> None:
     start, end = "2026-10-25T01:30:00", "2026-10-25T04:30:00"  # clocks went back at three: four hours
     (run,) = jobs("1 0 60 n1 1")
-    told = text([run | {"Submit": start, "Start": start, "End": end, "ElapsedRaw": 4 * 3600}])
-    runs, notes = read(tmp_path, told, timezone=ZoneInfo("Europe/Berlin"))
+    content = text([run | {"Submit": start, "Start": start, "End": end, "ElapsedRaw": 4 * 3600}])
+    runs, notes = read(tmp_path, content, timezone=ZoneInfo("Europe/Berlin"))
     assert notes.has_local_times
     assert runs["start_ms"] == [datetime(2026, 10, 24, 23, 30, tzinfo=UTC).timestamp() * 1000]
     with pytest.raises(DataError, match="line 2: Start to End is an hour off Elapsed"):
-        read(tmp_path, told)
+        read(tmp_path, content)
     assert not read(tmp_path, text([run | {"Start": f"{start}+0200"}]))[1].has_local_times
 
 
-def test_lists_of_nodes() -> None:
+def test_node_lists_are_expanded() -> None:
     names = "r1n01 r1n02 r1n03 r1n7 r2n01 r2n02 r2n03 r2n7 login"
     assert expand_nodes("r[1-2]n[01-03,7],login") == names.split()
     assert expand_nodes("None assigned") == expand_nodes("") == []
 
 
-#: A job that is over on two nodes, with a name that text could not hold plainly, and one that still runs.
+#: A job that ended on two nodes, with a name that plain text cannot contain, and a job that is still running.
 OLDER = f"""{{"meta": {{}}, "errors": [], "jobs": [
     {{"job_id": 1, "name": "a|b\\nc", "cluster": "hpc", "account": "nlp", "user": "ann", "partition": "gpu", "qos": "normal",
       "nodes": "n[1-2]", "state": {{"current": "COMPLETED", "reason": "None"}}, "array": {{"job_id": 0, "task_id": null}},
@@ -138,23 +138,23 @@ NEWER = re.sub(r'"current": ("\w+")', r'"current": [\1]', OLDER).replace(
 NEWER = re.sub(r'"submission": (\d+)', r'"submission": {"set": true, "infinite": false, "number": \1}', NEWER)
 
 
-def test_a_job_in_json_without_an_end_ran_and_was_suspended(tmp_path: Path) -> None:
-    told = json.loads(NEWER)
-    told["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
-    runs, _ = read(tmp_path, json.dumps(told))
+def test_json_job_without_end_gets_it_from_elapsed_and_suspended(tmp_path: Path) -> None:
+    document = json.loads(NEWER)
+    document["jobs"][0]["time"] |= {"end": 0, "elapsed": 360, "suspended": 240}
+    runs, _ = read(tmp_path, json.dumps(document))
     assert (runs["end_ms"][0] - runs["start_ms"][0], runs["suspended_ms"][0]) == (600_000, 240_000)
 
 
-@pytest.mark.parametrize("told", [OLDER, NEWER], ids=["older", "newer"])
-def test_json_says_what_text_does(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("document", [OLDER, NEWER], ids=["older", "newer"])
+def test_json_and_text_give_the_same_rows(tmp_path: Path, document: str) -> None:
     first, second = jobs("1 0 60 n[1-2] a100:4\n2 60 - n1 2")
     plain, _ = read(tmp_path, text([first | {"JobName": "a|b\nc"}, second], "\x1f"))
-    found, _ = read(tmp_path, told)
+    found, _ = read(tmp_path, document)
     for name in set(plain) - {"eligible_ms", "reason", "req_tres"}:
         assert found[name] == plain[name], name
 
 
-#: Sums and means over tasks, and what they say of two GPUs: slurmrestd writes "infinite" as all bits set, as -1, or as a flag.
+#: Totals and averages over tasks, and the utilization of two GPUs: slurmrestd writes "infinite" as all bits set, -1, or a flag.
 USAGE = """
 {"gpuutil": 90, "gpumem": 1} | {} | 45
 {"gpuutil": 0, "gpumem": 5} | {} | 1e-9
@@ -171,14 +171,14 @@ USAGE = """
 
 
 @pytest.mark.parametrize("row", USAGE.strip().splitlines())
-def test_usage_in_json(tmp_path: Path, row: str) -> None:
-    told, (total, average, util) = json.loads(NEWER), map(json.loads, row.split("|"))
-    one = told["jobs"].pop()
+def test_gpu_utilization_in_json(tmp_path: Path, row: str) -> None:
+    document, (total, average, util) = json.loads(NEWER), map(json.loads, row.split("|"))
+    one = document["jobs"].pop()
     usage = {
         kind: [{"type": "gres", "name": name, "count": count} for name, count in used.items()]
         for kind, used in (("total", total), ("average", average))
     }
     tree = {"allocated": one["tres"]["allocated"], "requested": usage}
     one["steps"] = [{"step": {"id": "2.batch"}, "time": one["time"], "nodes": {"list": ["n1"]}, "tres": tree}]
-    found, _ = read(tmp_path, json.dumps(told | {"jobs": [one]}))
+    found, _ = read(tmp_path, json.dumps(document | {"jobs": [one]}))
     assert found["step_gpu_util"] == [util]

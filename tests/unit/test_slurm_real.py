@@ -1,4 +1,4 @@
-"""Accounting of real clusters, in every form that their dumps have: what they hold is what sreport and others publish."""
+"""Accounting dumps of real clusters in every form: their totals equal sreport and published figures."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FORMS = [
 NODUP = ("final_nodup_alloc.psv", "nodes.txt")
 
 
-def told(cluster: str, *paths: str) -> Scene:
-    """Files, with the name that they have of their cluster in the place of hpc."""
+def scene_of(cluster: str, *paths: str) -> Scene:
+    """Files, with the cluster's name replaced by hpc."""
     return Scene([[(SHARED / path).read_text().replace(cluster, "hpc") for path in paths]])
 
 
@@ -36,11 +36,11 @@ def told(cluster: str, *paths: str) -> Scene:
 def clusters(module_path: Path) -> Iterator[Clusters]:
     shared("slurm")
     scenes = {
-        ",".join(names): told("testcluster", *(f"{SACCT}/{name}" for name in names))
+        ",".join(names): scene_of("testcluster", *(f"{SACCT}/{name}" for name in names))
         for names in (*FORMS, NODUP)
     }
-    scenes["live"] = told("fake", f"{LIVE}/sacct_ALL_dup.psv")
-    scenes["xdmod"] = told("phillips", f"{XDMOD}/phillips.log")
+    scenes["live"] = scene_of("fake", f"{LIVE}/sacct_ALL_dup.psv")
+    scenes["xdmod"] = scene_of("phillips", f"{XDMOD}/phillips.log")
     scenes["xdmod"].form["fields"] = tuple(COLUMNS.split(","))
     with Clusters(module_path, scenes).attributed() as clusters:
         yield clusters
@@ -58,7 +58,7 @@ def held(clusters: Clusters, name: str, by: str, start: str, end: str) -> dict[s
 
 
 @pytest.mark.parametrize("names", FORMS)
-def test_a_real_cluster_is_what_its_sreport_says(names: tuple[str, ...], clusters: Clusters) -> None:
+def test_totals_of_a_real_cluster_equal_its_sreport(names: tuple[str, ...], clusters: Clusters) -> None:
     name, day = ",".join(names), ("2026-11-22", "2026-11-23")
     assert held(clusters, name, "gpu_model", *day) == {"A100-SXM4-40GB": 282, "V100-SXM2-16GB": 127}
     assert held(clusters, name, "namespace", *day) == {"team-nlp": 328, "team-cv": 49, "product": 32}
@@ -67,15 +67,15 @@ def test_a_real_cluster_is_what_its_sreport_says(names: tuple[str, ...], cluster
         assert held(clusters, name, "account", *day) == {"research": 377, "product": 32}
 
 
-def test_a_real_answer_without_duplicates_names_its_requeued_jobs(clusters: Clusters) -> None:
+def test_real_answer_without_duplicates_names_requeued_jobs(clusters: Clusters) -> None:
     """Jobs 13 (requeued) and 14 (preempted) of a real cluster: 42 of 409 GPU-seconds are missing."""
     name = ",".join(NODUP)
     assert sum(held(clusters, name, "cluster", "2026-11-22", "2026-11-23").values()) == 367
     assert clusters.warnings(name)["slurm_requeues_hidden"].startswith("2 jobs of hpc were")
 
 
-def test_other_dumps_give_their_totals(clusters: Clusters) -> None:
-    """Of sacct of 22.05, and what XDMoD publishes of two months."""
+def test_totals_of_other_dumps(clusters: Clusters) -> None:
+    """sacct of Slurm 22.05, and the figures that XDMoD publishes for two months."""
     assert sum(held(clusters, "live", "cluster", "2026-11-21", "2026-11-22").values()) == 1481
     assert sum(held(clusters, "xdmod", "cluster", "2016-12-01", "2017-02-01").values()) == pytest.approx(
         506.9128 * 3600, abs=0.4

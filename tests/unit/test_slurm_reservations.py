@@ -1,4 +1,4 @@
-"""What reservations keep free, and who pays for it; and random histories that add up, with reservations and without."""
+"""GPUs that reservations keep free, and their cost; random histories add up with and without reservations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESERVED = (
     f"ReservationName=exam StartTime={T} EndTime={T + 7200} Nodes=n1 Flags=SPEC_NODES Accounts=cv,nlp,-product Users=(null)\n"
     f"ReservationName=zoo StartTime={T + 3600} EndTime={T + 7200} Nodes=n[1-2] Flags=OVERLAP Accounts=(null) Users=ann\n"
 )
-#: Of n1's 4 GPUs two are held for an hour, and for a quarter of one it was down; zoo gets n2 alone, and names no account.
+#: Two of n1's 4 GPUs are held for an hour, and it is down for a quarter of one; zoo gets only n2 and has no account.
 KEPT = scene(
     jobs("1 0 3600 n1 a100:2\n2 0 7200 n2 v100:1"), "", NODES, RESERVED, down(("n1", 6300, 7200, "DOWN"))
 )
@@ -23,7 +23,7 @@ CHARGED = "[slurm]\ncharge_reservations = true\n"
 
 
 def history(seed: int) -> list[Job]:
-    """Jobs one after the other on each of two nodes, some requeued, some still running; in any order."""
+    """Consecutive jobs on each of two nodes, some requeued, some still running; in random order."""
     random = Random(seed)
     jobs, number = [], 0
     for place, most in (("n1", 4), ("n2", 2)):
@@ -36,12 +36,12 @@ def history(seed: int) -> list[Job]:
             jobs.append(job(known, at, end if end < 7200 else None, place, held, Account=account))
             at = end + random.randint(0, 400)
     random.shuffle(jobs)
-    # a run is known by its job and when it was submitted
+    # the key of a run is its job and its submission time
     return list({(one["JobIDRaw"], one["Submit"]): one for one in jobs}.values())
 
 
-def told(seed: int) -> Scene:
-    """Half of a history, and then all of it with a reservation of both accounts."""
+def reserved_scene(seed: int) -> Scene:
+    """Half of a history, then all of it with a reservation of both accounts."""
     runs = history(seed)
     start, end = sorted(Random(seed).sample(range(0, 86400, 30), 2))
     reserved = (
@@ -56,15 +56,15 @@ SEEDS = (1, 2, 3)
 
 @pytest.fixture(scope="module")
 def stores(module_path: Path) -> Iterator[Both]:
-    """Reservations that are shown, and that are charged."""
-    scenes = {"kept": KEPT} | {f"{seed}": told(seed) for seed in SEEDS}
+    """Stores in which reservations are shown, and in which they are charged."""
+    scenes = {"kept": KEPT} | {f"{seed}": reserved_scene(seed) for seed in SEEDS}
     clusters = Clusters(module_path, scenes)
     charged = clusters.copy(CHARGED)
     with clusters.attributed(), charged.attributed():
         yield clusters, charged
 
 
-def test_what_a_reservation_keeps_free_is_a_row_of_its_own(stores: Both) -> None:
+def test_gpus_kept_free_by_a_reservation_have_their_own_row(stores: Both) -> None:
     clusters, _ = stores
     assert clusters.held("kept", "namespace") == pytest.approx({"nlp": 4 * H})
     free = {
@@ -78,7 +78,7 @@ def test_what_a_reservation_keeps_free_is_a_row_of_its_own(stores: Both) -> None
     assert clusters.wasted("kept")["reserved"] == pytest.approx(EXAM + 3)
 
 
-def test_accounts_of_a_reservation_may_pay_for_what_it_keeps_free(stores: Both) -> None:
+def test_accounts_of_a_reservation_can_pay_for_its_free_gpus(stores: Both) -> None:
     clusters, charged = stores
     assert charged.held("kept", "namespace") == pytest.approx({"nlp": (4 + EXAM / 2) * H, "cv": EXAM / 2 * H})
     assert charged.held("kept", "workload")["Reservation/exam"] == pytest.approx(EXAM * H)
@@ -90,7 +90,7 @@ def test_accounts_of_a_reservation_may_pay_for_what_it_keeps_free(stores: Both) 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_histories_add_up(seed: int, stores: Both) -> None:
-    """GPU-seconds by account to the second; what is held and what is not is all that the nodes have and cost."""
+    """GPU-seconds by account to the second; allocated and unallocated parts add up to all hours and cost of the nodes."""
     clusters, charged = stores
     name, expected = f"{seed}", dict[str | None, float](nlp=0, cv=0)
     for one in history(seed):

@@ -1,4 +1,4 @@
-"""Rules of single functions that read what is collected, by plain values."""
+"""Rules of single functions that read collected data, with plain values."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ from tests.unit.stage_tables import Tables
 
 
 def _fake(**fields: object) -> Any:
-    """An object of which a function reads these fields alone."""
+    """An object with only these fields."""
     return SimpleNamespace(**fields)
 
 
 def _store(tables: Tables) -> Any:
-    """A store whose tables are these."""
+    """A store with these tables."""
     return _fake(write=lambda: nullcontext(tables.con))
 
 
-def test_days_whose_samples_are_gone_are_named_by_their_spans(tables: Tables) -> None:
+def test_days_with_lost_samples_are_named_as_ranges(tables: Tables) -> None:
     hours = "(3), (4), (53), (73), (119)"
     with pytest.raises(StoreError, match="the samples of 1970-01-01, 1970-01-03 to 1970-01-05 are gone"):
         _refuse_lost(tables.con, f"SELECT * FROM (VALUES {hours})", ZoneInfo("UTC"), "why")  # noqa: S608
 
 
-def test_an_export_is_named_by_its_folder_and_where_it_has_none_by_its_own_name() -> None:
+def test_export_without_folder_is_named_by_its_report() -> None:
     document = {"reportName": "hourly"}
     assert _source(document, "b", ["cur/report/20261001-20261101/x.csv"]) == "s3://b/cur/report"
     assert _source(document, "b", ["20261001-20261101/x.csv"]) == "s3://b/hourly"
     assert _source({}, "", []) == "s3://unknown"
 
 
-def test_names_of_columns_are_parted_where_a_capital_begins_a_word() -> None:
+def test_column_names_become_snake_case() -> None:
     names = ("BilledCost", "x_gpucost_Team", "already_parted", "Tags")
     assert [_snake(name) for name in names] == ["billed_cost", "x_gpucost_team", "already_parted", "tags"]
 
@@ -70,34 +70,34 @@ ITEM = words(
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
+    ("requested", "expected"), [((), ["eastus", "westus"]), (("eastus",), ["eastus"])], ids=["all", "one"]
 )
-def test_prices_of_azure_are_of_the_regions_that_they_name_unless_some_are_asked_for(
-    asked: tuple[str, ...], told: list[str]
+def test_azure_prices_are_limited_to_requested_regions(
+    requested: tuple[str, ...], expected: list[str]
 ) -> None:
     def items(_: object, region: str) -> list[dict[str, Any]]:
         return [ITEM | {"armRegionName": name} for name in ("westus", "eastus") if region in ("", name)]
 
     config = Config.model_validate({})
     answer = AzurePrices.fetch(
-        _fake(regions=asked, config=config, day=date(2026, 10, 1), provider="azure", _items=items)
+        _fake(regions=requested, config=config, day=date(2026, 10, 1), provider="azure", _items=items)
     )
-    assert sorted(price.region for price in answer.prices) == list(answer.regions) == told
+    assert sorted(price.region for price in answer.prices) == list(answer.regions) == expected
 
 
-def test_an_entry_that_is_told_twice_at_once_is_no_epoch_done_again() -> None:
+def test_duplicate_log_entry_does_not_repeat_an_epoch() -> None:
     assert levels([(10, 1, 1.0), (10, 1, 1.0), (20, 2, 2.0)], "end") == ([10, 10, 20], [1, 1, 2])
     assert levels([(10, 1, 1.0), (20, 1, 1.0)], "end") == ([10, 11, 20], [1, 0, 1])
 
 
-def test_a_run_of_mlflow_is_named_by_what_says_most() -> None:
+def test_mlflow_run_is_named_by_name_then_tag_then_id() -> None:
     tag = {"key": "mlflow.runName", "value": "tagged"}
     for info, tags, name in (({"run_name": "mine"}, [tag], "mine"), ({}, [tag], "tagged"), ({}, [], "r1")):
         run = _run({"info": {"run_id": "r1", **info}, "data": {"tags": tags}}, "e", Mlflow())
         assert run.name == name
 
 
-def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
+def test_unit_without_series_advises_to_check_its_setting() -> None:
     epochs = partial(UnitSettings, unit="epoch")
     units = [epochs(name="a", query="up"), epochs(name="b", metric="known", match={"job": ["x"]})]
     units += [epochs(name=name, metric="known") for name in "cd"]
@@ -106,7 +106,7 @@ def test_a_unit_without_series_is_advised_by_what_was_written_of_it() -> None:
     assert [finding.fix for finding in findings] == ["check its query", "check its match", "check its metric"]
 
 
-def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
+def test_slurm_reservation_holds_the_nodes_of_its_list() -> None:
     item = {"name": "r", "start_time": 10, "end_time": 20, "node_list": "n[1-2]", "flags": ["MAINT"]}
     reader = _Reader("", lambda _: None, 0)
     rows = list(reader.reservation(item))
@@ -120,13 +120,13 @@ def test_a_reservation_of_slurm_holds_the_nodes_of_its_list() -> None:
     [{"size": "a", "location": "b", "prices": ""}, {"size": "a", "location": "b"}, []],
     ids=["a text", "none", "no row"],
 )
-def test_a_row_of_azure_without_a_list_of_prices_is_refused(row: object) -> None:
+def test_azure_row_without_prices_is_refused(row: object) -> None:
     with pytest.raises(BadFact, match=r"a row (has no spotPrices|is not an object)"):
         azure._prices(row, {})
 
 
 @pytest.mark.parametrize("rate", ["often", "5", "5-", "", None], ids=str)
-def test_eviction_rate_that_is_no_band_is_named_and_left_out(
+def test_eviction_rate_without_a_band_is_logged_and_skipped(
     rate: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     row = {"size": "a", "location": "eastus", "evictionRate": rate}
@@ -134,7 +134,7 @@ def test_eviction_rate_that_is_no_band_is_named_and_left_out(
     assert f"no eviction rate of a in eastus: {rate!r}" in caplog.text
 
 
-def test_eviction_rates_replace_those_of_the_same_day(con: duckdb.DuckDBPyConnection) -> None:
+def test_eviction_rates_replace_earlier_ones_of_the_day(con: duckdb.DuckDBPyConnection) -> None:
     for day, band in ((1, 5), (1, 10), (2, 0)):
         load_eviction_rates(con, [EvictionRate("azure", "eastus", "a", band)], date(2026, 11, day))
     kept = con.execute(
@@ -146,7 +146,7 @@ def test_eviction_rates_replace_those_of_the_same_day(con: duckdb.DuckDBPyConnec
 @pytest.mark.parametrize(
     ("name", "error"), [("AZURE_TENANT_ID", SourceError), ("HOME", NoCredentials)], ids=["some", "none"]
 )
-def test_a_login_to_azure_that_fails_is_an_error_where_one_is_meant(
+def test_failed_azure_login_is_an_error_if_one_is_configured(
     monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
 ) -> None:
     def login() -> Any:
@@ -160,26 +160,24 @@ def test_a_login_to_azure_that_fails_is_an_error_where_one_is_meant(
         azure._token(Config.model_validate({}).azure)
 
 
-def test_spot_prices_are_asked_for_in_regions_of_aws_alone(
+def test_spot_prices_are_requested_only_for_aws_regions(
     monkeypatch: pytest.MonkeyPatch, tables: Tables
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     monkeypatch.setattr(spot, "node_regions", lambda _: ["us-central1", "eu-west-1"])
     monkeypatch.setattr(spot, "aws_login", lambda _: None)
-    monkeypatch.setattr(spot, "_stored", lambda _, name, *__: asked.append(name))
+    monkeypatch.setattr(spot, "_stored", lambda _, name, *__: requested.append(name))
     config, now = Config.model_validate({}), datetime(2026, 10, 1, tzinfo=UTC)
     list(spot.collect_spot(config, _store(tables), now, lambda _: None, providers=("aws",)))
-    assert asked == [spot.aws.source_of("eu-west-1")]
+    assert requested == [spot.aws.source_of("eu-west-1")]
 
 
-def test_targets_that_fell_silent_in_the_last_hours_are_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch, tables: Tables
-) -> None:
+def test_recently_silent_targets_are_queried_again(monkeypatch: pytest.MonkeyPatch, tables: Tables) -> None:
     now, newest = 100 * MS_PER_HOUR, 99 * MS_PER_HOUR
-    asked = []
+    requested = []
 
     def lagging(*arguments: Any) -> list[Any]:
-        asked.append(arguments[-2:])
+        requested.append(arguments[-2:])
         return [_fake(last_ms=97 * MS_PER_HOUR)]
 
     monkeypatch.setattr(runs, "lagging_targets", lagging)
@@ -187,4 +185,4 @@ def test_targets_that_fell_silent_in_the_last_hours_are_asked_for_again(
     source = _fake(_now_ms=now, newest_ms=newest, store=_store(tables), source="s", _has_more=lambda *_: True,
                    _server=_fake(late_hours=12, cluster_label="cluster"))  # fmt: skip
     assert collector.PrometheusCollector.late_spans(source) == [(97 * MS_PER_HOUR, now)]
-    assert asked == [(88 * MS_PER_HOUR, newest - runs.SHORT_SILENCE_MS)]
+    assert requested == [(88 * MS_PER_HOUR, newest - runs.SHORT_SILENCE_MS)]

@@ -1,4 +1,4 @@
-"""Rules of single functions that reckon and tell figures, by plain values."""
+"""Rules of single functions that calculate and report figures, with plain values."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
 
 def _fake(**fields: object) -> Any:
-    """An object of which a function reads these fields alone."""
+    """An object with only these fields."""
     return SimpleNamespace(**fields)
 
 
-def test_a_month_is_final_once_its_bill_is() -> None:
+def test_month_is_final_with_its_bill() -> None:
     coverage = _fake(gaps=[], estimated_cost=0, warnings=[])
     accounts = [_fake(is_final=is_final, problems=()) for is_final in (True, False)]
     states = [state_of(True, coverage, account, []) for account in accounts]
@@ -45,7 +45,7 @@ def test_a_month_is_final_once_its_bill_is() -> None:
     ]
 
 
-def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
+def test_two_folders_are_exchanged(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "text").write_text(name)
@@ -54,7 +54,7 @@ def test_two_folders_change_places_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(3, ""), (4, "; and 1 more such gaps")])
-def test_more_than_three_times_that_were_not_collected_are_counted(count: int, more: str) -> None:
+def test_gaps_after_the_third_are_counted(count: int, more: str) -> None:
     starts = [NOON + timedelta(days=day) for day in range(count)]
     until = timedelta(hours=1)
     gaps = [Gap("c", "not_collected", at, at + until, 1, (), "silent", None, None) for at in starts]
@@ -63,17 +63,17 @@ def test_more_than_three_times_that_were_not_collected_are_counted(count: int, m
     assert text.endswith(f"2026-10-03 13:00: silent{more}")
 
 
-def test_tokens_of_a_period_that_ends_with_a_month_are_of_that_month(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_period_that_ends_with_a_month_loads_tokens_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = []
     for name in ("load_fx_rates", "_load_teams", "_refuse_unconverted"):
         monkeypatch.setattr(api_cost, name, lambda *_: None)
-    monkeypatch.setattr(api_cost, "run_stage", lambda *arguments: asked.extend(arguments[3:]))
+    monkeypatch.setattr(api_cost, "run_stage", lambda *arguments: requested.extend(arguments[3:]))
     months = [datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11)]
     api_cost.prepare(_fake(), _fake(), Period(months[0] + timedelta(days=2), months[2]))
-    assert asked == [{"from_ms": 1000 * months[0].timestamp(), "to_ms": 1000 * months[2].timestamp()}]
+    assert requested == [{"from_ms": 1000 * months[0].timestamp(), "to_ms": 1000 * months[2].timestamp()}]
 
 
-def test_weekdays_of_which_no_day_is_known_are_foretold_too() -> None:
+def test_weekdays_without_data_are_forecast() -> None:
     month = [date(2026, 10, 1) + timedelta(days=count) for count in range(31)]
     # Thursday, Friday, Monday to Wednesday
     known = tuple(day for day in month[:7] if day.weekday() < 5)
@@ -93,21 +93,19 @@ api | node | None
 
 
 @pytest.mark.parametrize(("kind", "name", "label"), text_rows(PLACES))
-def test_only_what_is_known_to_have_been_somewhere_is_somewhere_unknown(
-    kind: str, name: str, label: str
-) -> None:
+def test_unknown_label_only_for_rows_that_have_the_key(kind: str, name: str, label: str) -> None:
     assert str(_label(_fake(kind=kind, keys={name: None}), name)) == label
     assert _label(_fake(kind=kind, keys={name: "x"}), name) == "x"
 
 
 @pytest.mark.parametrize(("days", "name"), [(1, "2026-10-01"), (2, "2026-10-01 to 2026-10-02")])
-def test_a_week_of_one_day_is_called_by_that_day(days: int, name: str) -> None:
+def test_week_of_one_day_is_named_by_that_day(days: int, name: str) -> None:
     start = round(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
     part = TimeBucket(start, start + 1, "2026-10", "2026-10-01", None)
     assert _moment(part, start + days * 86_400_000, "week", ZoneInfo("UTC")).name == name
 
 
-def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_units_without_work_have_no_section(monkeypatch: pytest.MonkeyPatch) -> None:
     con = _fake(execute=lambda _: _fake(fetchall=lambda: [("epoch",), ("request",), ("prompt_token",)]))
     done: dict[str, Any] = {
         "epochs": {"runs": [], "without_cost": [1]},
@@ -115,7 +113,7 @@ def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.Mon
         "tokens": {"models": []},
     }
     for name, sections in done.items():
-        monkeypatch.setattr(units, name, lambda *_, told=sections, **__: _fake(sections=told))
+        monkeypatch.setattr(units, name, lambda *_, given=sections, **__: _fake(sections=given))
     monkeypatch.setattr(units, "prepare", lambda *_: None)
     assert [view.sections for view in units.unit_views(con, _fake())] == [done["requests"]]
 
@@ -123,7 +121,7 @@ def test_units_of_which_nothing_was_done_have_no_section(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("costs", "shares"), [((6, 2), [0.75, 0.25]), ((0, 0), [0.25, 0.75])], ids=["cost", "time"]
 )
-def test_sources_of_prices_share_what_nodes_cost_or_their_time_if_that_is_nothing(
+def test_price_sources_share_cost_or_time_if_cost_is_zero(
     costs: tuple[int, int], shares: list[float]
 ) -> None:
     bill, catalog = map(Decimal, costs)
@@ -132,7 +130,7 @@ def test_sources_of_prices_share_what_nodes_cost_or_their_time_if_that_is_nothin
     assert [found[name] for name in ("bill", "catalog")] == shares
 
 
-def test_a_pod_that_begins_as_a_part_of_its_node_ends_is_not_of_that_part() -> None:
+def test_pod_that_starts_as_a_node_interval_ends_is_not_in_it() -> None:
     of_node: dict[str, Any] = words("node=n cluster=c capacity_type=spot") | {
         "node_id": 1,
         "gpu_count": 8.0,
@@ -151,7 +149,7 @@ def test_positions_add_up() -> None:
     assert one + Position(Decimal(6), "USD", 8.0, 1.0) == Position(Decimal(9), "USD", 12.0, 1.5)
 
 
-def test_of_a_fleet_that_was_asked_for_in_part_the_part_of_its_nodes_counts() -> None:
+def test_filtered_fleet_counts_its_part_of_the_nodes() -> None:
     costs = _fake(node_cost=10, cost=4, gpu_hours=16.0, allocated_gpu_hours=6.0, node_hours=2.0)
     pods = [_fake(place="n", gpu_ms=4 * 3_600_000), _fake(place="m", gpu_ms=2 * 3_600_000)]
     fleet = _fake(by_name={"n": _fake(gpus=8), "m": _fake(gpus=4)}, pods=pods)

@@ -1,4 +1,4 @@
-"""What Spark's driver and workers say of tasks; tests/services/test_lake_spark.py runs them on a real cluster."""
+"""Messages of Spark's driver and workers; tests/services/test_lake_spark.py runs them on a real cluster."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from gpucost.errors import GpucostError, UsageError
 
 
 def refuse(task: str) -> str:
-    raise GpucostError(f"{task} is wrong", "mend it")
+    raise GpucostError(f"{task} is wrong", "repair it")
 
 
 def results(work: Any, version: str = __version__) -> list[Any]:
-    """What a worker says of task 7."""
+    """The results of a worker for task 7."""
     batches = [pa.RecordBatch.from_pydict({"id": [7]})]
     (batch,) = spark._each(lambda number: work(f"task {number}"), version, iter(batches))
     assert batch.column(0).to_pylist() == [7]
     return [json.loads(result) for result in batch.column(1).to_pylist()]
 
 
-def test_an_error_that_is_told_is_no_reason_to_try_again() -> None:
+def test_reported_error_is_not_retried() -> None:
     assert results(json.dumps) == ["task 7"]
-    assert results(refuse) == [{"error": ["task 7 is wrong", "mend it"]}]
+    assert results(refuse) == [{"error": ["task 7 is wrong", "repair it"]}]
 
 
 def test_workers_of_another_version_are_refused() -> None:
@@ -37,7 +37,7 @@ def test_workers_of_another_version_are_refused() -> None:
 
 
 class Crashing:
-    """A session whose tasks end with their workers, as Spark tells of it."""
+    """A session in which tasks end with their worker, and Spark's message about it."""
 
     def range(self, *_: int) -> Crashing:
         return self
@@ -53,7 +53,7 @@ class Crashing:
         )
 
 
-def test_a_task_that_ends_its_workers_is_named() -> None:
+def test_task_that_crashes_its_worker_is_named() -> None:
     with pytest.raises(
         GpucostError, match=r"^price: Spark: Python worker exited unexpectedly \(crashed\)\.$"
     ):
@@ -61,6 +61,6 @@ def test_a_task_that_ends_its_workers_is_named() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is not None, reason="pyspark is installed")
-def test_without_pyspark_it_is_said_how_to_install_it() -> None:
+def test_missing_pyspark_error_names_the_package() -> None:
     with pytest.raises(UsageError, match="needs pyspark"), spark.session(None, {}):
         pass

@@ -1,4 +1,4 @@
-"""Files of spot prices: every spelling of them, each fact once, and nothing of a file that cannot be used."""
+"""Files of spot prices: all their spellings, each fact once, and no data from a batch with an unusable file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counts(result: SpotResult) -> tuple[int, int, int]:
     return result.load.new, result.load.old, result.load.corrected
 
 
-def test_an_answer_becomes_rows_and_a_load(store: Store, tmp_path: Path) -> None:
+def test_answer_becomes_rows_and_a_load(store: Store, tmp_path: Path) -> None:
     (result,) = import_spot(store, [write(tmp_path / "history.json", *DAYS)])
     first, last = to_ms(at("2026-09-01")), to_ms(at("2026-09-03"))
     assert (counts(result), rows(store)[0]) == ((3, 0, 0), ("us-east-1a", first, 1.1))
@@ -63,7 +63,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
-def test_spellings_of_the_same_answers(store: Store, tmp_path: Path, name: str) -> None:
+def test_all_spellings_of_an_answer_give_the_same_rows(store: Store, tmp_path: Path, name: str) -> None:
     text = SPELLINGS[name]
     (tmp_path / "a.json").write_text(text, encoding="utf-8")
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(text.encode()))
@@ -84,14 +84,14 @@ def test_overlapping_snapshots_load_each_fact_once(store: Store, tmp_path: Path)
     assert result.notes == ["skipped files without spot prices: LICENSE"]
     with store.read() as con:
         assert con.execute("SELECT count(*) FROM loads").fetchall() == [(1,)]
-    # a fact told differently is corrected, and an answer that goes on is noted
+    # a changed fact is corrected, and an incomplete answer is noted
     (tmp_path / "b.json").write_text(answer([change("2026-09-02", "9.9"), DAYS[0]], "eyJ2IjoiMiJ9"))
     (corrected,) = import_spot(store, [tmp_path / "b.json"])
     assert (counts(corrected), [row[2] for row in rows(store)]) == ((0, 1, 1), [1.1, 9.9, 1.3])
     assert "ends with a NextToken" in corrected.notes[0]
 
 
-def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -> None:
+def test_data_feed_with_tabs_or_spaces(store: Store, tmp_path: Path) -> None:
     tabs = FEED_HEAD + feed_line("2026-09-01 07:13:47", market="2.001 USD") + "\n"
     spaces = FEED_HEAD + feed_line("2026-09-01 08:13:47", market="2.002 USD").replace("\t", "       ")
     (tmp_path / "111122223333.2026-09-01-07.001.b959dbc6.gz").write_bytes(gzip.compress(tabs.encode()))
@@ -103,13 +103,13 @@ def test_the_data_feed_with_tabs_and_with_spaces(store: Store, tmp_path: Path) -
     columns = (
         "at_ms, to_ms, price_per_hour::DOUBLE, region, zone, instance_type, product, instance_id, currency"
     )
-    told = ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", "USD")
+    facts = ("us-west-2", "", "p3.2xlarge", "Linux/UNIX", "i-0abc", "USD")
     first, second = ((start, start + hour, 2.001), (start + hour, start + 2 * hour, 2.002))
-    assert rows(store, columns) == [(*first, *told), (*second, *told)]
+    assert rows(store, columns) == [(*first, *facts), (*second, *facts)]
 
 
-def test_words_of_the_data_feed(store: Store, tmp_path: Path) -> None:
-    # of two versions of a line the second corrects the first
+def test_terms_of_the_data_feed(store: Store, tmp_path: Path) -> None:
+    # the second of two versions of a line corrects the first
     lines = table("""
         usage                      | operation              | market    | v | region     | type        | product
         SpotUsage                  | RunInstances:SV001     | 1.234 USD | 1 | us-east-1  | m1.small    | Linux/UNIX
@@ -137,7 +137,7 @@ HALF = answer(DAYS)[:-200]
 GOOD_LINE = feed_line("2026-09-01 07:00:00")
 
 
-# what is wrong with a change of a price, and with a line of a feed
+# errors in a price change, and in a line of a feed
 WRONG = """
 price=-1                     | SpotPrice '-1' is not a price above zero
 price=0.000000               | SpotPrice '0.000000'
@@ -161,14 +161,14 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (gzip.compress(answer(DAYS * 50).encode())[:-20], "is cut off"),
     (b"\xff\xfe\x00{", "is not text"),
 ]
-for told, message in text_rows(WRONG):
-    UNUSABLE.append((answer([*DAYS, change(**{"when": "2026-09-04"} | words(told))]), f"row 4: {message}"))
+for wrong, message in text_rows(WRONG):
+    UNUSABLE.append((answer([*DAYS, change(**{"when": "2026-09-04"} | words(wrong))]), f"row 4: {message}"))
 for old, new, message in text_rows(WRONG_LINES):
     UNUSABLE.append((FEED_HEAD + GOOD_LINE.replace(old, new), f"line 3: {message}"))
 
 
 @pytest.mark.parametrize(("text", "message"), UNUSABLE)
-def test_nothing_is_loaded_where_one_file_cannot_be_used(
+def test_one_unusable_file_prevents_the_load(
     store: Store, tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     write(tmp_path / "dir" / "1.json", *DAYS)
@@ -179,7 +179,7 @@ def test_nothing_is_loaded_where_one_file_cannot_be_used(
     assert caught.value.fix and not store.exists
 
 
-def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
+def test_paths_without_prices_are_refused(store: Store, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         import_spot(store, [write(tmp_path / "good.json", *DAYS), tmp_path / "missing.json"])
     (tmp_path / "empty").mkdir()
@@ -188,7 +188,7 @@ def test_paths_that_hold_nothing(store: Store, tmp_path: Path) -> None:
     assert not store.exists
 
 
-def test_a_zone_names_its_region() -> None:
+def test_region_is_read_from_the_zone() -> None:
     zones = (
         "us-east-1c us-gov-west-1a us-west-2-lax-1a us-east-1-wl1-bos-wlz-1 ap-southeast-4b us-east-1 moon"
     )
@@ -196,7 +196,7 @@ def test_a_zone_names_its_region() -> None:
     assert " ".join(str(region_of_zone(zone)) for zone in zones.split()) == regions
 
 
-def test_the_command_tells_counts_and_exit_codes(nowhere: Path) -> None:
+def test_command_prints_counts_and_exit_codes(nowhere: Path) -> None:
     write(nowhere / "a.json", *DAYS)
     (nowhere / "half.json").write_text(HALF)
 

@@ -1,4 +1,4 @@
-"""Rules of single SQL stages of stored samples, prices and tokens, over tables of a few rows."""
+"""Rules of single SQL stages for stored samples, prices and tokens, over tables of a few rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.stage_tables import HOUR, Tables, rule_test
 
 test_rule = rule_test("""
-= a window takes the place of what it covers and no moment more
+= a window replaces exactly the time that it covers
 store/sql/states_merged
 params {"silence": 1000}
 
@@ -22,7 +22,7 @@ SELECT value, first_ms, last_ms FROM merged ORDER BY first_ms
 5 | 100 | 200
 7 | 201 | 300
 
-= the list price of a type is of the purchase that is preferred
+= the list price of a type has the preferred purchase option
 publish/listed_prices
 
 price_offers: provider VARCHAR, type_name VARCHAR, instance_type VARCHAR, region VARCHAR, purchase_option VARCHAR, \
@@ -40,7 +40,7 @@ catalog_instances: instance_type VARCHAR, gpu_count INT
 per_hour
 8
 
-= a current price is the last that is known
+= the current price is the last known price
 publish/current_prices
 
 nodes: node_id, node, instance_type, region, capacity_type, up_to_ms
@@ -65,7 +65,7 @@ prompt_cost INT, generation_cost INT, prompt_tokens INT, cached_tokens INT, gene
 prompt_tokens cached_tokens generation_tokens
 50 | 5 | 25
 
-= activity whose unit is not proven is left out
+= activity with an unproven unit is left out
 store/sql/activity_devices
 params {"from_ms": 10, "to_ms": 90}
 
@@ -86,8 +86,8 @@ FROM activity_devices ORDER BY series_id
 5 | 1 | GPU-1/ | activity | 1 | 10 | 90 | -
 5 | 4 | GPU-1/ | memory | 0.5 | 10 | 90 | 1024
 
-= memory of an unheld gpu is its baseline
-# GPU-1 is named with its pod, and without one later. Of GPU-2 pods are never named: only hours without a pod count.
+= memory of an unallocated gpu is its baseline
+# Series of GPU-1 have a pod label first and none later. Series of GPU-2 never have one: only hours without a pod count.
 store/sql/activity_devices
 params {"from_ms": 0, "to_ms": 32400000}
 
@@ -120,7 +120,7 @@ SELECT series_id, empty_mib FROM activity_devices ORDER BY series_id
 1 | 1664
 3 | 764
 
-= an hour is settled by answers an hour after its silence ended
+= an hour is settled by answers one hour after its silence
 store/sql/incomplete_hours
 params {"source": "s", "from_hour": 0, "to_hour": 3}
 
@@ -139,7 +139,7 @@ hour family cluster from_ms to_ms is_settled
 1 | gpus | c | 1800000 | 5400000 | False
 1 | partial | - | 3600000 | 7200000 | False
 
-= a target that is heard at the end of the time does not lag
+= a target with a sample at the end of the window does not lag
 store/sql/lagging_targets
 params {"source": "s", "cluster_label": "cluster", "from_ms": 10, "to_ms": 100}
 
@@ -159,7 +159,7 @@ metric cluster job instances last_ms
 kube_node_info | c | late | ['i'] | 99
 kube_node_info | c | since then | ['i'] | 10
 
-= gpus are silent only while their node offers some
+= gpus are silent only while their node reports gpus
 store/sql/silences
 params {"source": "s", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000}
 
@@ -205,7 +205,7 @@ scrape_gaps: source, hour, gap_ms
 family cluster from_ms to_ms
 pods | c | 3600000 | 7200000
 
-= charges of two bills are common unless both tell what parts them
+= charges of two bills are common unless both contain the difference
 store/sql/told_pairs
 after store/sql/bill_macros
 
@@ -263,22 +263,22 @@ progress_values: series_id, at_ms, value
 """
 
 
-def test_an_hour_is_quiet_if_the_counters_of_all_replicas_stand_still(tables: Tables) -> None:
-    """Requests about 1:30 and between 3:59 and 4:02, of two replicas; one of them is not collected from hour 6 on."""
+def test_hour_is_quiet_if_no_replica_counts_requests(tables: Tables) -> None:
+    """Requests about 1:30 and between 3:59 and 4:02 on two replicas; one of them is not collected from hour 6 on."""
 
     def quiet() -> list[tuple[Any, ...]]:
         return tables.run("questions/units/35_quiet_hours", from_ms=0, to_ms=9 * HOUR)
 
     tables.fill(HELD)
-    # the request counted at 4:02 may have come in hour 3; the first values may count requests of hour 0
+    # the request counted at 4:02 may be from hour 3; the first values may include requests of hour 0
     assert [(*row[:3], row[-1]) for row in quiet()] == [
         ("c", "ns", "Deployment/api", hour) for hour in (2, 5)
     ]
-    # a counter that was not read between 1:30 and 4:02 may have counted in each of these hours
+    # without values between 1:30 and 4:02, the counter may have counted in each of these hours
     tables.con.execute("DELETE FROM progress_values WHERE at_ms = 14340000")
     assert [row[-1] for row in quiet()] == [5]
     tables.con.execute("INSERT INTO progress_values VALUES (1, 14340000, 9)")
-    # what was not collected of the cluster, or of requests, may hide requests
+    # requests may be missing from a gap in the cluster's data or in the counters
     for table in ("temp.collected", "loads"):
         tables.con.execute(f"UPDATE {table} SET to_ms = {5 * HOUR}")  # noqa: S608
         assert [row[-1] for row in quiet()] == [2]

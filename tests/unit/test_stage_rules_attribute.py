@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.stage_tables import rule_test
 
-# Ten hours of a day that nothing saw; two nodes, the first of which was last seen before; and their prices by seven hours.
+# Ten hours of a day without data; two nodes, the first of which was last seen before; their prices in seven-hour steps.
 UNSEEN = """\
 collected: cluster, from_ms, to_ms
 'c', 0, 5h
@@ -32,7 +32,7 @@ node_prices: node_id, from_ms, to_ms, price_per_hour, price_source
 
 test_rule = rule_test(
     """
-= the newest price of a core counts of the catalog and what was collected
+= the newest price of a core counts, collected or from the catalog
 attribute/basis/10_host_prices
 
 catalog_components: provider VARCHAR, region VARCHAR, family VARCHAR, component VARCHAR, gpu_model VARCHAR, \
@@ -51,7 +51,7 @@ SELECT family, gpu_model, core, gib, gpu FROM host_prices ORDER BY family
  | L4 | - | - | 8
 a2 |  | 3 | 5 | -
 
-= a family whose cores have no price is split by those of another: its own
+= a family with priced cores is split by them
 attribute/basis/20_node_weights
 known {"cost_basis": "sku"}
 after price/vocabulary
@@ -77,7 +77,7 @@ gib DOUBLE, gpu DOUBLE
 SELECT is_fallback, gpu, cpu, memory FROM node_weights
 False | 4 | 2 | 4
 
-= a family whose cores have no price is split by those of another: its own of no price
+= a family with free cores is split by the cores of another
 attribute/basis/20_node_weights
 known {"cost_basis": "sku"}
 after price/vocabulary
@@ -103,7 +103,7 @@ gib DOUBLE, gpu DOUBLE
 SELECT is_fallback, gpu, cpu, memory FROM node_weights
 True | 3 | 4 | 3
 
-= requests are missing where nodes were seen without their cores
+= requests are missing while nodes report no cores
 attribute/basis/40_request_gaps
 fixture inventory
 
@@ -121,7 +121,7 @@ c | 3600000 | 10800000
 c | 14400000 | 18000000
 silent | 0 | 9223372036854775807
 
-= a warning tells nodes of unknown cores from those without a list price
+= a warning separates nodes with unknown cores and without a list price
 attribute/basis/60_basis_warnings
 fixture inventory
 
@@ -153,7 +153,7 @@ SELECT subject, from_ms, to_ms, split_part(message, ':', 1) FROM warnings ORDER 
 sized | 0 | 20 | the on-demand list price of sized is missing
 unsized | 0 | 10 | cores or memory of unsized are unknown
 
-= a node's life is cut where its price or the split of it changes
+= a node's life is cut when its price or price split changes
 attribute/10_price_spans
 known {"span_from_ms": 0, "span_to_ms": 100}
 
@@ -178,7 +178,7 @@ SELECT node_id, from_ms, to_ms, price_per_hour, price_source, gpu_fraction, cpu_
 1 | 70 | 100 | 3 | bill | - | -
 2 | 20 | 40 | - | none | - | -
 
-= an allocation is in the collected segments of its node while it holds
+= an allocation is in its node's collected segments while it holds gpus
 attribute/20_allocation_segments
 known {"span_from_ms": 3600000, "span_to_ms": 14400000}
 
@@ -211,7 +211,7 @@ SELECT allocation_id, gpus, hour, segment_from_ms, from_ms, to_ms FROM allocatio
 8 | 1 | 3 | 10800000 | 10800001 | 14400000
 9 | 1 | 1 | 5400000 | 5400000 | 7200000
 
-= more than a node has is requested while its pods ask for it together
+= requests exceed a node only while its pods request more together
 attribute/21_over_requested
 known {"span_from_ms": 10, "span_to_ms": 100}
 fixture inventory
@@ -261,8 +261,8 @@ SELECT node_id, from_ms, to_ms, gpu_fraction FROM basis_spans ORDER BY ALL
 1 | 40 | 80 | 0.5
 2 | 40 | 50 | 0.5
 
-= unseen time: one of two machines of a scale set ends when it is seen last
-# prices, here 7 hours each, are called by the hour in which they begin; a bill is shared by its nodes
+= unseen time: one of two machines of a scale set ends when last seen
+# prices, here of 7 hours each, are named by their first hour; a bill is shared by its nodes
 attribute/days/15_unseen_time
 
 <unseen>
@@ -285,7 +285,7 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 1 | 7 | 14 | 7 | 0.5
 1 | 14 | 15 | 14 | 0.5
 
-= unseen time: a machine is registered again while nothing is collected
+= unseen time: a machine registers again in a collection gap
 attribute/days/15_unseen_time
 
 <unseen>
@@ -311,7 +311,7 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 0 | 7 | 10 | 7 | 0.605
 1 | 10 | 15 | 10 | 0.605
 
-= unseen time: more is billed than there is
+= unseen time: the bill has more hours than the nodes
 attribute/days/15_unseen_time
 
 <unseen>

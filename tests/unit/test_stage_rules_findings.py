@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.stage_tables import rule_test
 
 test_rule = rule_test("""
-= free GPUs by model, with the most that pods held at once in the period
+= free GPUs by model, with the most that pods held at once
 questions/findings/free_gpus
 params {"from_ms": 0, "to_ms": 100}
 
@@ -36,7 +36,7 @@ c | | on_demand | empty_node | True | 1 | 4 | 0 | own | 1
 c | H100 | on_demand | empty_node | False | 2 | 20 | 4.5 | a | 7
 c | H100 | spot | reserved | False | 1 | 2 | 2 | mixed | 0
 
-= workloads with what they held, cost, wasted and used
+= workloads with their GPUs, cost, waste and usage
 questions/findings/workloads
 params {"from_ms": 0, "to_ms": 14400000}
 after store/sql/filters
@@ -99,7 +99,7 @@ workload nodes cost on_demand_gpu_ms most_pods p95 asked most_used unused_gpu_ms
 Deployment/w | ['a', 'b'] | 11 | 80 | 2 | 0.5 | 4 | 3 | 20
 Job/other | ['a'] | 7 | 10 | 1 | - | - | - | 0
 
-= buckets and active hours are of their own workload
+= buckets and active hours belong to their workload
 questions/findings/workloads
 params {"from_ms": 0, "to_ms": 3600000}
 after store/sql/filters

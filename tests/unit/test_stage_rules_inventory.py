@@ -1,4 +1,4 @@
-"""Rules of single SQL stages of who held what, over tables of a few rows."""
+"""Rules of single SQL stages of the inventory, over tables of a few rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ node_facts: node_id INT, cluster VARCHAR, node VARCHAR, created_ms BIGINT, up_fr
 FROM pod_nodes
 c | u | 1 | 10 | 50
 
-= a node that began when a pod ended held nothing of it
+= a node that started when a pod ended did not run it
 inventory/38_unlisted_holdings
 fixture inventory
 
@@ -49,7 +49,7 @@ SELECT node_id, units, part, from_ms, to_ms FROM unlisted_holdings
 SELECT node_id FROM unlisted_nodes
 1
 
-= what a target tells holds for as long as its scrapes lie apart
+= a sample of a target is valid for its scrape interval
 inventory/11_state_intervals
 fixture inventory
 
@@ -71,7 +71,7 @@ a | i | 15000 | 15000
 a | j | 15000 | 15000
 b | i | 60000 | 60000
 
-= a node that offers none of a part of devices has no virtual devices
+= a node with zero capacity of a device part has no virtual devices
 inventory/12_resource_kinds
 fixture inventory
 
@@ -87,7 +87,7 @@ state_intervals: cluster, metric, node, resource, value
 FROM virtual_devices
 c | some | gpu
 
-= of a job whose rest divides by its other nodes it is told how it lies
+= the placement of a job is known if the rest divides evenly
 inventory/19_slurm_holdings
 fixture inventory
 
@@ -115,7 +115,7 @@ SELECT job_id, node, units, is_even FROM slurm_holdings ORDER BY job_id, node
 3 | a | 4 | True
 3 | b | 4 | True
 
-= a machine that two clouds list has the most memory that one lists
+= a machine listed by two clouds has the larger memory
 inventory/28_node_hosts
 fixture inventory
 
@@ -130,7 +130,7 @@ FROM node_hosts ORDER BY part
 1 | cpu | 8
 1 | memory | 68719476736
 
-= a node is closed in all lives of its gpus
+= a closed node is closed in all lives of its gpus
 inventory/29_slurm_absences
 fixture inventory
 
@@ -151,7 +151,7 @@ slurm_units: cluster VARCHAR, node VARCHAR, kind VARCHAR, units DOUBLE, share DO
 SELECT node, from_ms, to_ms FROM closed_nodes
 n | 10 | 80
 
-= a unit that is not known any more is what it was last
+= a former unit keeps its last value
 inventory/34_pod_units
 fixture inventory
 
@@ -179,7 +179,7 @@ after | 0.5
 before | 2
 between | 0.5
 
-= a device that several series measure is told of once
+= a device measured by several series is reported once
 inventory/40_slurm_devices
 fixture inventory
 
@@ -211,7 +211,7 @@ node_devices: series_id, node_id, gpu_instance_id, first_ms, last_ms, device_id
 FROM told_devices
 5 | 8
 
-= a job that still waits waits until the end of what was collected
+= a waiting job waits until the end of the collected time
 inventory/44_slurm_pending
 fixture inventory
 
@@ -234,7 +234,7 @@ SELECT pod, namespace, gpus, from_ms, to_ms FROM pending_pods ORDER BY pod
 8 |  | 1 | 10 | 40
 9 |  | 1 | 10 | 70
 
-= a series that begins as its pod ends was measured where the pod ran
+= a series that starts as its pod ends belongs to the pod's node
 inventory/25_node_devices
 sql CREATE TEMP TABLE device_series AS SELECT * EXCLUDE (node_id, up_from_ms, up_to_ms, device_id) FROM node_devices
 fixture inventory
@@ -254,7 +254,7 @@ state_intervals: cluster, metric, namespace, pod, node, first_ms, last_ms, end_m
 SELECT series_id, node_id, up_from_ms, up_to_ms FROM node_devices
 1 | 1 | 0 | 100
 
-= a node of slurm is as it was described last
+= the last description of a slurm node counts
 inventory/26_slurm_nodes
 sql CREATE TEMP TABLE node_facts AS SELECT *, NULL::DOUBLE AS mig_slices FROM main.nodes LIMIT 0
 fixture inventory
@@ -276,7 +276,7 @@ slurm_nodes: cluster, node, instance_type, seen_ms, partitions
 SELECT instance_type, gpu_count, labels['label_partition'] FROM nodes
 new | 8 | q,r
 
-= a pod on a node whose bill has a team's cost category is the team's
+= a pod on a node billed to a team's cost category belongs to the team
 inventory/50_allocation_teams
 known {"has_team_categories": True}
 fixture inventory
@@ -314,7 +314,7 @@ SELECT allocation_id, team FROM allocation_teams ORDER BY 1
 """)
 
 
-def test_a_number_is_above_none_and_at_most_the_most_that_makes_sense(inventory: Tables) -> None:
+def test_quantity_must_be_positive_and_at_most_its_limit(inventory: Tables) -> None:
     texts = ["0", "-1", "nan", "inf", "100.5", "x", "0.5", "100"]
     numbers = inventory.con.execute(
         "SELECT quantity(text, 100) FROM unnest(?) AS t(text)", [texts]
@@ -322,7 +322,7 @@ def test_a_number_is_above_none_and_at_most_the_most_that_makes_sense(inventory:
     assert [number for (number,) in numbers] == [None, None, None, None, None, None, 0.5, 100]
 
 
-def test_types_and_categories_of_the_configuration_are_those_of_stages(tables: Tables) -> None:
+def test_configured_types_and_categories_are_staged(tables: Tables) -> None:
     kinds = WorkloadTypeRule(type="batch", names=["a-*"], kinds=["Job"])
     labels = WorkloadTypeRule(type="other", labels={"tier": ["test", "dev"]})
     teams = [Team(name="nlp", cost_categories={"department": ["Research"]})]

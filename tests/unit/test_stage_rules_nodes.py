@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.stage_tables import rule_test
 
-# Reservations of Slurm, machines, jobs and closed nodes.
+# Slurm reservations, machines, jobs and closed nodes.
 RESERVED = """\
 slurm_reservations: cluster, name, from_ms, to_ms, nodes, accounts, flags
 'c', 'r', 10, 90, ['n', 'elsewhere'], ['b', 'a', '-x', ''], []
@@ -67,7 +67,7 @@ other | dated | - | - | 5 | 95
 SELECT count(DISTINCT node_id) FROM node_lifetimes
 7
 
-= a node stood still from the beginning of a gap to its last boot in it
+= a node was off from the start of a gap to its last boot in it
 inventory/29_node_stops
 fixture inventory
 
@@ -110,7 +110,7 @@ SELECT node_id, from_ms, to_ms, reason FROM node_stops ORDER BY ALL
 4 | 1000 | 1100 | mixed
 5 | 200 | 300 | boot
 
-= a node of slurm has the gpus that it offers or else that jobs held
+= a slurm node has its reported gpus, otherwise those of its jobs
 inventory/20_slurm_machines
 fixture inventory
 
@@ -169,7 +169,7 @@ b | - | - | 0 | 100 | 5 | 5
 m | - | - | 0 | 100 | 2 | 2
 x | - | A100 | 0 | 100 | 4 | 4
 
-= accounts of a reservation share what it keeps free: True
+= accounts of a reservation share its free gpus: True
 inventory/42_slurm_reserved
 fixture inventory
 
@@ -198,7 +198,7 @@ SELECT sum(gpus * (held_to_ms - held_from_ms)), \
 count(DISTINCT allocation_id) FROM allocated WHERE resource = 'reservation'
 500 | 11
 
-= accounts of a reservation share what it keeps free: False
+= accounts of a reservation share its free gpus: False
 inventory/42_slurm_reserved
 fixture inventory
 
@@ -223,7 +223,7 @@ SELECT sum(gpus * (held_to_ms - held_from_ms)), \
 count(DISTINCT allocation_id) FROM allocated WHERE resource = 'reservation'
 500 | 7
 
-= a job is of the account below the root
+= a job belongs to the account below the root
 inventory/42_slurm_users
 fixture inventory
 

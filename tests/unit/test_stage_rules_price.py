@@ -28,7 +28,7 @@ collected: cluster, from_ms, to_ms
 
 test_rule = rule_test(
     """
-= a row that two commitments cover has a share of both fees
+= a row covered by two commitments has a share of both fees
 collect/bill/gcp_2_shares
 
 catalog_instances: provider VARCHAR, instance_type VARCHAR, gpu_model VARCHAR, gpu_count DOUBLE, vcpus DOUBLE, \
@@ -54,12 +54,12 @@ SELECT row_id, is_fee, share FROM gcp_fees ORDER BY row_id
 3 | False | 5.5
 4 | False | 1.5
 
-= a node that no bill knows counts where it stood at an end of a gap
+= an unbilled node next to a gap counts as present in it
 price/bill/60_unbilled_time
 
 coverage_gaps: cluster, from_ms, to_ms, kind, families, reason
-'c', 1h, 2h, 'not_collected', [], 'nobody asked'
-'c', 3h, 4h, 'not_collected', [], 'nobody asked'
+'c', 1h, 2h, 'not_collected', [], 'not requested'
+'c', 3h, 4h, 'not_collected', [], 'not requested'
 
 collected: cluster, from_ms, to_ms
 'c', 0, 1h
@@ -85,9 +85,9 @@ covered_hours: cluster VARCHAR, hour BIGINT
 ->
 SELECT from_ms, to_ms, kind, reason FROM coverage_gaps ORDER BY from_ms
 3600000 | 7200000 | off | none of its machines was billed
-10800000 | 14400000 | not_collected | nobody asked
+10800000 | 14400000 | not_collected | not requested
 
-= what discounts take off an hour is spread over all hours of a pool
+= discounts of an hour are spread over all hours of a pool
 price/bill/70_discount_step
 params {"node_id": 1, "at_ms": 0}
 
@@ -105,7 +105,7 @@ discount_rates: rate_id, rows, first_rows
 per_hour gross_per_hour currency rows first_rows
 -2 | 8 | USD | 2 | ['f:1', 'f:2']
 
-= a node that booted in the gap stood still before that: at its end
+= a node that booted in the gap was off before: at its end
 price/bill/65_node_stops
 
 <half_billed>
@@ -115,7 +115,7 @@ node_stops: node_id, from_ms, to_ms, reason
 SELECT from_ms, to_ms, reason FROM node_stops
 0 | 1800000 | bill
 
-= a node that booted in the gap stood still before that: after it
+= a node that booted in the gap was off before: after it
 price/bill/65_node_stops
 
 <half_billed>
@@ -125,7 +125,7 @@ node_stops: node_id, from_ms, to_ms, reason
 SELECT from_ms, to_ms, reason FROM node_stops
 1800000 | 3600000 | bill
 
-= a warning of hours without their cost spans all of them
+= a warning about hours without cost spans all of them
 price/bill/40_billed_warnings
 
 billed_hours: provider, billing_period, instance_key, instance_type, from_ms, to_ms, instance_hours, is_unexplained
@@ -174,7 +174,7 @@ origin VARCHAR
 SELECT from_ms, to_ms, price_per_hour, price_as_of, origin FROM price_candidates
 10 | 90 | 3 | 2026-10-01 | lower median of 3 zones, r spot history
 
-= a node on which two pods hold an unknown resource is one node
+= a node with two pods that hold an unknown resource counts once
 price/62_unlisted_resources
 params {"currency": "USD"}
 
@@ -192,7 +192,7 @@ SELECT message FROM warnings
 the resource x.org/y is not supported, so it is not attributed: 3.0 hours held by 2 pods of a, \
 b on 1 node, 8.00 USD of the nodes' cost, 1970-01-01T00:00Z to 1970-01-01T02:00Z
 
-= a node without gpus wants no prices
+= a node without gpus needs no prices
 price/70_wanting_prices
 params {"from_ms": 0, "to_ms": 10, "now_ms": 10, "days": 7}
 
@@ -233,7 +233,7 @@ SELECT from_ms, seen_ms FROM machine_hours ORDER BY from_ms
 0 | 3540000
 3600000 | 0
 
-= hours of unbilled nodes are those at an estimate
+= hours of unbilled nodes are the estimated hours
 questions/reconcile/51_unbilled_nodes
 params {"from_ms": 0, "to_ms": 1}
 
@@ -248,7 +248,7 @@ estimated_cost MONEY
 name instance_type hours cost
 n | p5 | 2 | 10
 
-= of a class the team with the largest cost comes first
+= the team with the largest cost comes first in its class
 questions/reconcile/42_classes
 params {"currency": "USD"}
 
@@ -278,7 +278,7 @@ effective | USD | discounts | - | 0 | 7
 effective | USD | held | b | 1 | 9
 effective | USD | held | a | 1 | 2
 
-= a machine that no discount touches costs what its rows say
+= a machine without a discount costs the sum of its rows
 questions/explain/50_billed_machines
 params {"from_ms": 0, "to_ms": 3600000, "most": 1}
 
@@ -304,7 +304,7 @@ instance_key rows more_rows more_cost instance_hours cost pooled_cost discount_r
 i-1 | 2 | 1 | 5 | 3 | 9 | 0 | 0
 i-2 | 1 | 0 | 0 | 1 | 3 | 3 | 2
 
-= a list price of an unknown machine is listed without what it holds
+= the list price of an unknown machine is listed without its gpus
 price/listed_prices
 params {"today": "2026-10-05"}
 after price/vocabulary price/listed_instances

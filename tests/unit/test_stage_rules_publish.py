@@ -1,4 +1,4 @@
-"""Rules of single SQL stages of what is published, over tables of a few rows."""
+"""Rules of single SQL stages of published files, over tables of a few rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CELLS = (
 _API_SHARES = "api_shares: charge_ids VARCHAR[], start_ms BIGINT, end_ms BIGINT, team VARCHAR, share DOUBLE"
 
 test_rule = rule_test("""
-= what holders and their node leave of a charge is outside the life of the node
+= the rest of a charge after pods and node is outside the node's life
 publish/focus/20_holders
 
 focus_charges: instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT
@@ -49,7 +49,7 @@ i-1 | allocated | red | 0.5 | 2
 i-1 | outside_node_life | - | 0.25 | -
 i-1 | unallocated | - | 0.25 | 1
 
-= the first of equal shares takes what rounding leaves of every amount
+= the first of equal shares takes the rounding remainder of every amount
 publish/focus/40_splits
 
 focus_charges: charge_id INT, instance_key VARCHAR, from_ms BIGINT, to_ms BIGINT, kind VARCHAR, \
@@ -78,7 +78,7 @@ commitment_discount_quantity, instance_hours FROM focus_splits WHERE team = 'b'
 """)
 
 
-def test_an_estimate_of_what_nobody_held_counts_the_part_that_no_bill_covers(tables: Tables) -> None:
+def test_estimate_of_unallocated_gpus_counts_only_the_unbilled_part(tables: Tables) -> None:
     tables.make(
         "api_charges: charge_id INT, bill_id INT, source_file VARCHAR, source_row BIGINT, start_ms BIGINT, end_ms BIGINT,"
         " is_repeated BOOLEAN"
@@ -99,7 +99,7 @@ def test_an_estimate_of_what_nobody_held_counts_the_part_that_no_bill_covers(tab
     ) == [("not_collected", 8, 8, 0, 16, 2), ("unallocated", 2, 2, 0, 4, 2)]
 
 
-def test_what_metrics_tell_after_the_month_changes_no_seal(tables: Tables) -> None:
+def test_metrics_after_the_month_do_not_change_the_seal(tables: Tables) -> None:
     tables.add("series: series_id, source, cluster, metric, labels", "1, 's', 'c', 'm', MAP {'a': 'b'}")
     tables.add("states: series_id, value, first_ms, last_ms", f"1, 8, 0, {5 * HOUR}")
     sealed = []

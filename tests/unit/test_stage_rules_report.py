@@ -26,7 +26,7 @@ SELECT model, cost, idle_cost, allocated_gpu_ms, active_gpu_ms FROM unit_serving
 a | 2 | 1 | 100 | 10
 b | 6 | 3 | 300 | 30
 
-= tenants share each cost of a model by the tokens that it is of
+= tenants share each cost of a model by its kind of tokens
 questions/units/67_tenants
 params {"keeps_idle": False}
 
@@ -50,7 +50,7 @@ allocated_gpu_ms, active_gpu_ms FROM unit_tenants ORDER BY tenant
 a | 2 | 1 | 3 | 300 | 30
 b | 2 | 3 | 5 | 500 | 50
 
-= a failed run has saved what its own workload tells
+= a failed run saved only the progress of its own workload
 questions/waste/20_pods
 params {"forgotten_after_ms": 10}
 known {"report_from_ms": 0, "report_to_ms": 100}
@@ -73,7 +73,7 @@ SELECT workload, lost_from_ms FROM waste_pods ORDER BY workload
 Job/a | 60
 Job/b | 0
 
-= time before a pod ran takes its part of the idle cost
+= time before a pod ran has its part of the idle cost
 questions/waste/30_held
 known {"waste_by_gpus": False}
 
@@ -92,7 +92,7 @@ active_part DOUBLE
 SELECT starting_gpu_ms, starting_cost, idle_gpu_ms, idle_cost, work_gpu_ms, work_cost FROM waste_held
 10 | 5 | 30 | 15 | 60 | 30
 
-= names beyond those that stand alone are in one layer without a name
+= names beyond the limit are in one unnamed layer
 questions/report/series/30_stack
 params {"by": "team", "apart": True, "most": 1}
 after store/sql/filters
@@ -110,7 +110,7 @@ named | 1 | a | 3 | 8
 others | - | - | 3 | 7
 unallocated | - | - | 3 | 16
 
-= a gauge of an unknown scrape interval holds for a minute after its last sample
+= a gauge with an unknown scrape interval is valid for a minute after its last sample
 questions/queue/10_runs
 params {"from_ms": 0, "to_ms": 3600000, "clusters": [], "queues": []}
 after store/sql/filters
@@ -130,7 +130,7 @@ SELECT cluster, from_ms, to_ms FROM queue_runs ORDER BY cluster
 c | 0 | 61000
 known | 0 | 16000
 
-= the most that a queue used is of the period alone
+= the peak usage of a queue is limited to the period
 questions/queue/50_sums
 params {"from_ms": 100, "to_ms": 400, "since_ms": 100, "half_life_ms": 100}
 
@@ -177,7 +177,7 @@ c | account | b | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0
 c | partition | p | 4 | 10 | 18.499999999999996 | 10 | 10 | 4 | 11 | 2 | 6
 c | qos | q | 4 | 10 | 18.499999999999996 | 10 | 10 | 4 | 11 | 2 | 6
 
-= nodes on which those asked for held nothing are not explained
+= nodes without pods of the filter are not explained
 questions/explain/20_nodes
 
 nodes: node_id, cluster, node
@@ -201,7 +201,7 @@ report_node_cells: node_id INT, price_source VARCHAR, node_cost MONEY
 node cost estimated_cost others_cost unallocated_cost not_collected_cost node_cost
 a | 3 | 1 | 2 | 2 | 1 | 8
 
-= all of an amount keeps the digits that a part may lose
+= a whole amount keeps the digits that a part may lose
 questions/report/api_cost/05_macros
 
 
@@ -226,7 +226,7 @@ team api_cost commitment_cost prompt_tokens cached_tokens generation_tokens
 b | 7 | 0 | 1 | 1 | 1
 a | 5 | 2 | 50 | 5 | 25
 
-= a part that costs without gpu time is told of and one that has neither is not
+= a part with cost but no gpu time is listed and one with neither is not
 questions/waste/50_waste_rows
 params {"teams": [], "namespaces": [], "clusters": [], "workloads": [], "users": []}
 after store/sql/filters
@@ -264,8 +264,8 @@ cpu_memory | 0 | 3 | red
 data_stall | 10 | 0 | red
 fragmentation | 20 | 4 | -
 
-= progress is of the pod that held gpus nearest in time
-# The pod of one name ran as two workloads; the value came two minutes after the first, a minute before the second.
+= progress belongs to the pod that held gpus nearest in time
+# Two workloads had a pod of this name; the value is two minutes after the first and a minute before the second.
 questions/units/70_runs
 params {"from_ms": 0, "to_ms": 6600000}
 after questions/units/30_candidates
@@ -292,7 +292,7 @@ started_ms BIGINT, ended_ms BIGINT, status VARCHAR
 workload levels
 Job/b | [3.0]
 
-= levels that are stored twice alternate as others do
+= levels stored twice alternate like others
 questions/report/35_processes
 params {"from_ms": 0, "to_ms": 100}
 
@@ -317,7 +317,7 @@ progress_values: series_id, at_ms, value
 series_id levels
 1 | [100.0, 50.0, 101.0, 51.0, 102.0, 52.0, 103.0]
 
-= a copy of a counter that falls a moment later than the other adds nothing
+= a copy of a counter that falls slightly later adds nothing
 questions/units/40_increases
 params {"units": ["request"], "from_ms": 0, "to_ms": 1000000}
 

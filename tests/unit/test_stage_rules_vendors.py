@@ -1,4 +1,4 @@
-"""Rules of single SQL stages of what vendors bill and ask, over tables of a few rows."""
+"""Rules of single SQL stages of vendors' bills and list prices, over tables of a few rows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def discounts(tables: Tables) -> Tables:
-    """No discounts yet, and the macros that say what they are of."""
+    """A store without discounts, with the macros that classify them."""
     load_catalog(tables.con)
     load_discounts(tables.con, Config.model_validate({}))
     return tables
 
 
 test_rule = rule_test("""
-= each kind of commitment of google is called one
+= every kind of google commitment is a commitment
 collect/bill/gcp_3_mapped
 
 gcp_rows: row_id INT, file_row_number INT, start_at TIMESTAMP, end_at TIMESTAMP, kind VARCHAR, \
@@ -60,7 +60,7 @@ model | Committed | Spend | Committed use discount | Used
 fee | Committed | Usage | Committed use discount | -
 none | Standard | - | - | -
 
-= a load holds a bill for each account and month, final if all that costs is invoiced
+= a load has a bill per account and month, final if all its costs are invoiced
 store/sql/incoming_bills
 params {"source": None, "format": "given"}
 sql SET VARIABLE line_columns = ['source_row']
@@ -112,7 +112,7 @@ FROM incoming_bills ORDER BY bill_id
 
 
 def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
-    """Rows of an export as text; columns that are not named are empty."""
+    """Rows of an export as text; columns without a value are empty."""
     texts = ", ".join(f"{name} VARCHAR" for name in form.columns)
     tables.make(
         f"raw: {texts}, source_file VARCHAR, file_row_number BIGINT, row_digest UBIGINT, label_digest UBIGINT,"
@@ -127,7 +127,7 @@ def _raw(tables: Tables, form: Format, *rows: dict[str, str]) -> None:
     tables.run("store/sql/bill_macros")
 
 
-# a row of an export, and the format, the cost in dollars and what is said of it
+# a row of an export, then its format, its cost in dollars and the code of its warning
 _REPORT = "starting_at=2026-10-01T00:00:00Z ending_at=2026-10-02T00:00:00Z amount=250 currency=usd"
 ANTHROPIC = """
 totals | @ | anthropic-totals | 2.5 | not_by_item
@@ -138,7 +138,7 @@ a day without costs | starting_at=2026-10-01T00:00:00Z | | |
 
 
 @pytest.mark.parametrize(("row", "form", "cost", "code"), named_rows(ANTHROPIC.replace("@", _REPORT)))
-def test_costs_of_anthropic_are_in_its_currency_and_warn_where_they_are_totals(
+def test_anthropic_costs_keep_their_currency_and_totals_are_warned_about(
     tables: Tables, row: str, form: str, cost: str, code: str
 ) -> None:
     _raw(tables, anthropic.FORMATS[0], words(row))
@@ -146,7 +146,7 @@ def test_costs_of_anthropic_are_in_its_currency_and_warn_where_they_are_totals(
     assert tables.texts("SELECT format, billed_cost FROM mapped") == ([(form, cost)] if form else [])
 
 
-def test_costs_of_openai_without_line_items_are_of_what_they_are_grouped_by(tables: Tables) -> None:
+def test_openai_costs_without_line_items_belong_to_their_group(tables: Tables) -> None:
     bucket = {"start_time": "1759276800", "end_time": "1759363200", "project_id": "p"}
     _raw(tables, openai.FORMATS[0], bucket | {"amount_value": "1.5", "amount_currency": "usd"}, bucket)
     assert [answer["code"] for answer in tables.answers("collect/bill/openai")] == ["not_by_item"]
@@ -166,7 +166,7 @@ def test_costs_of_openai_without_line_items_are_of_what_they_are_grouped_by(tabl
     ],
     ids=["classic", "FOCUS"],
 )
-def test_a_gpu_machine_of_oci_is_known_by_its_service_in_both_reports(tables: Tables, row: str) -> None:
+def test_oci_gpu_machine_is_recognized_by_its_service_in_both_reports(tables: Tables, row: str) -> None:
     machine = words("product_resource_id=ocid1.instance.oc1..a usage_quantity=1")
     _raw(tables, oci.FORMATS[0], machine | words(row) | {"cost_billing_unit_readable": "GPU Hour"})
     tables.run("collect/bill/oci")
@@ -197,8 +197,8 @@ states: series_id, value, first_ms, last_ms
 """
 
 
-def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -> None:
-    """The second node ends 10 minutes after the first, which is one end; the fourth is still there at the end."""
+def test_spot_evidence_is_by_pool_and_halves_with_age(tables: Tables) -> None:
+    """The second node ends 10 minutes after the first: one end; the fourth is still there at the end."""
     half_life = 1000 * 3_600_000
     tables.fill(SPOT_NODES)
     for half, weight in ((10**18, 1.0), (half_life, 0.5)):
@@ -206,7 +206,7 @@ def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -
         named, other = tables.rows(
             "SELECT zone, node_hours, reclaims, pool_hours, ends FROM spot_evidence ORDER BY zone"
         )
-        # two ends 10 minutes apart are one; the pool stands empty for 20 hours
+        # two ends 10 minutes apart count as one; the pool is empty for 20 hours
         assert named[:1] == ("",) and named[2] == 0
         assert named[1] == pytest.approx((50 + 40 + 1 / 6 + 10) * weight, rel=0.05)
         assert named[3] == pytest.approx((50 + 1 / 6 + 10) * weight, rel=0.05)  # empty for 20 hours
@@ -215,7 +215,7 @@ def test_evidence_of_spot_nodes_is_by_pool_and_halves_with_age(tables: Tables) -
 
 
 MACHINE = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM1"
-# what a row says ("_" is a space), and its kind, hours, whether it is of spot and of a commitment, and whether a machine is named
+# values of a row ("_" is a space); then its kind, hours, whether it is spot, under a commitment, and whether it has a machine
 AZURE = f"""
 resource_id={MACHINE} meter_category=Virtual_Machines meter_name=NC24_Spot | instance | 2 | True | False | True
 resource_id={MACHINE} meter_category=Virtual_Machines product_name=NCads pricing_model=Savings_Plan | instance | 2 | False \
@@ -233,10 +233,10 @@ charge_type=Usage | other | - | False | False | False
 """
 
 
-def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tables) -> None:
+def test_azure_row_is_classified_by_its_charge_and_meter(tables: Tables) -> None:
     usage = words("date=2026-10-01 cost=4 quantity=2 unit_of_measure=1_Hour charge_type=Usage")
-    told = text_rows(AZURE)
-    rows = [usage | words(row) for row, *_ in told]
+    cases = text_rows(AZURE)
+    rows = [usage | words(row) for row, *_ in cases]
     spaced = [
         {name: value if name == "resource_id" else value.replace("_", " ") for name, value in row.items()}
         for row in rows
@@ -247,7 +247,7 @@ def test_what_a_row_of_azure_is_is_told_by_its_charge_and_its_meter(tables: Tabl
         "SELECT kind, instance_hours, is_spot, is_of_commitment, instance_key IS NOT NULL FROM azure_rows "
         "ORDER BY file_row_number"
     )
-    assert found == [row[1:] for row in told]
-    # what tells charges apart is the same where a column is missing and where it is empty
+    assert found == [row[1:] for row in cases]
+    # the columns that separate charges are equal whether a column is missing or empty
     assert tables.rows("SELECT DISTINCT meter_subcategory FROM azure_rows") == [("",)]
     assert tables.rows("SELECT meter_name, product_name FROM azure_rows ORDER BY ALL")[0] == ("", "")

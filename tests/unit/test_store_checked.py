@@ -1,4 +1,4 @@
-"""Which stores are checked when they are opened, and which stages are skipped."""
+"""Which stores are checked on opening, and which stages are skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpucost.store.connection import Store
 
 @pytest.fixture
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Stores whose objects were looked at."""
+    """Paths of the stores whose objects were checked."""
     seen: list[Path] = []
     own = schema.objects_digest
 
@@ -47,7 +47,7 @@ def opened(store: Store) -> None:
         pass
 
 
-def test_a_store_that_gpucost_wrote_is_not_checked_again(store: Store, checks: list[Path]) -> None:
+def test_store_written_by_gpucost_is_not_checked_again(store: Store, checks: list[Path]) -> None:
     opened(store)
     with store.write() as con:
         con.execute("INSERT INTO cuts VALUES (1)")
@@ -71,16 +71,16 @@ def logged(store: Store) -> None:
 
 
 @pytest.mark.parametrize("change", [copied, readable, logged])
-def test_a_store_is_checked_if_it_or_what_is_known_of_it_may_be_others(
+def test_store_is_checked_if_it_or_its_cache_may_be_foreign(
     change: Callable[[Store], None], store: Store, checks: list[Path]
 ) -> None:
-    """A file in its place; a list that others may write; a log beside it."""
+    """A replaced file; a cache that others may write; a log next to the store."""
     change(store)
     opened(store)
     assert checks == [store.path]
 
 
-def test_a_home_that_cannot_be_written_is_no_error(
+def test_unwritable_cache_folder_is_not_an_error(
     store: Store, checks: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
@@ -88,8 +88,8 @@ def test_a_home_that_cannot_be_written_is_no_error(
     assert checks == [store.path]
 
 
-def test_a_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header's `only with` names tables of which one has to have rows."""
+def test_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`only with` in a header lists tables of which at least one must have rows."""
     head = "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\n"
     monkeypatch.setattr(engine, "text", lambda *_: f"{head}INSERT INTO c SELECT 1;")
     with duckdb.connect() as con:

@@ -1,4 +1,4 @@
-"""The store file: who may open it, and what survives."""
+"""The store file: access, locks, and its state after failures."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def store(tmp_path: Path, only_read: Store) -> Store:
     return Store(shutil.copyfile(only_read.path, tmp_path / "a.duckdb"))
 
 
-def test_a_missing_store_says_how_to_get_one(tmp_path: Path) -> None:
+def test_missing_store_error_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="store not found") as caught, Store(tmp_path / "none").read():
         pass
     assert caught.value.fix == "gpucost collect prometheus"
 
 
-def test_an_exception_rolls_back_and_a_failed_statement_shows_its_own_error(store: Store) -> None:
+def test_exception_rolls_back_and_failed_statement_keeps_its_error(store: Store) -> None:
     with pytest.raises(duckdb.BinderException), store.write() as con:
         con.execute("INSERT INTO cuts VALUES (2); SELECT nothing_like_it FROM cuts")
     assert store.query("SELECT at_ms FROM cuts") == (["at_ms"], [(1,)])
@@ -61,7 +61,7 @@ def test_readers_cannot_write(store: Store) -> None:
         store.query("DELETE FROM cuts")
 
 
-def test_who_holds_the_file_is_named_and_others_wait_until_it_is_free(store: Store) -> None:
+def test_process_with_the_lock_is_named_and_others_wait(store: Store) -> None:
     words = [sys.executable, "-c", HOLD, str(store.path), "1"]
     other = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None and other.stdout.readline() == "held\n"
@@ -72,10 +72,8 @@ def test_who_holds_the_file_is_named_and_others_wait_until_it_is_free(store: Sto
     assert other.wait() == 0
 
 
-def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`store compact` puts another file in the store's place, or a first writer that failed removes it, after one was opened."""
+def test_replaced_file_is_not_written_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the file is opened, `store compact` replaces it, or a failed first writer removes it."""
     connect, changes = duckdb.connect, ["compacted"]
 
     def late(path: str, **options: Any) -> duckdb.DuckDBPyConnection:
@@ -102,10 +100,10 @@ def test_a_file_that_was_replaced_while_a_writer_waited_is_not_written_to(
     ["File locks are not supported for this file system, cannot open the file in read-write mode.", "No locks available.",
      "Function not implemented.", "Invalid argument."],
 )  # fmt: skip
-def test_a_file_system_without_locks_is_refused_at_once(
+def test_file_system_without_locks_is_refused_at_once(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What DuckDB says where fcntl sets no lock: nobody holds the file, and there is nothing to wait for."""
+    """DuckDB's messages if fcntl cannot set a lock: no process holds the file, so waiting is pointless."""
 
     error = duckdb.IOException(f"IO Error: Could not set lock on file: {reason} See also https://duckdb.org")
     monkeypatch.setattr(duckdb, "connect", Mock(side_effect=error))
@@ -116,7 +114,7 @@ def test_a_file_system_without_locks_is_refused_at_once(
     assert time.monotonic() - begun < 5
 
 
-def test_files_that_are_no_store(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     text, foreign = tmp_path / "text", tmp_path / "foreign.duckdb"
     text.write_text("not a database\n" * 1000)
     with duckdb.connect(str(foreign)) as con:
@@ -128,7 +126,7 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
             pass
 
 
-def test_a_store_that_was_cut_short_is_refused_and_not_touched(store: Store) -> None:
+def test_truncated_store_is_refused_and_unchanged(store: Store) -> None:
     fill(store)
     left = store.path.read_bytes()[: int(store.path.stat().st_size * 0.999)]
     store.path.write_bytes(left)
@@ -139,7 +137,7 @@ def test_a_store_that_was_cut_short_is_refused_and_not_touched(store: Store) -> 
     assert store.path.read_bytes() == left
 
 
-def test_a_block_that_is_damaged_is_said_where_it_is_read(store: Store) -> None:
+def test_damaged_block_is_reported_on_reading(store: Store) -> None:
     fill(store)
     with store.read() as con:
         (block,) = con.execute("SELECT max(block_id) FROM pragma_storage_info('cuts')").fetchall()[0]
@@ -152,7 +150,7 @@ def test_a_block_that_is_damaged_is_said_where_it_is_read(store: Store) -> None:
         con.execute("CREATE TEMP TABLE copied AS FROM cuts")
 
 
-def test_a_store_that_gave_space_back_is_not_damaged(store: Store) -> None:
+def test_store_with_freed_space_is_not_damaged(store: Store) -> None:
     fill(store)
     with store.write() as con:
         con.execute("DELETE FROM cuts WHERE at_ms > 9")
@@ -172,7 +170,7 @@ def fill(store: Store) -> None:
 
 
 @pytest.mark.parametrize("sql", ["", " ;", "-- nothing", "SELECT 1; SELECT 2"])
-def test_one_statement_is_answered(only_read: Store, sql: str) -> None:
+def test_exactly_one_statement_is_accepted(only_read: Store, sql: str) -> None:
     with pytest.raises(UsageError, match="statement"):
         only_read.query(sql)
 
@@ -207,10 +205,10 @@ SELECT (FROM query('FROM json_exec' || 'ute_serialized_sql(''{{{{}}}}'')'))"""  
 
 
 @pytest.mark.parametrize("sql", REFUSED.strip().splitlines())
-def test_statements_that_do_more_than_read_are_refused(
+def test_statements_with_side_effects_are_refused(
     only_read: Store, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # a file that the connection could see, and its own
+    # a file that the connection can see, and its own file
     catalog = only_read.path.with_name("prices.csv")
     monkeypatch.setattr(connection, "pricing_dir", lambda: only_read.path.parent)
     for file in (catalog, only_read.path):
@@ -236,21 +234,21 @@ SELECT '"type":"COPY_QUERY_NODE"'"""
 
 
 @pytest.mark.parametrize("sql", [*READING.strip().splitlines(), "-- a\nexplain SELECT 1 -- b"])
-def test_statements_that_read(only_read: Store, sql: str) -> None:
+def test_reading_statements_are_accepted(only_read: Store, sql: str) -> None:
     assert only_read.query(sql)[1]
 
 
 @pytest.mark.parametrize(
     "sql", [COPY, "WITH a AS (INSERT INTO cuts VALUES (1) RETURNING at_ms) FROM a UNION SELECT 1"]
 )
-def test_writing_in_with_is_found_in_storage_of_any_version(sql: str) -> None:
-    """DuckDB does not serialize it for the store's version, and does for later ones."""
+def test_write_inside_with_is_found_in_any_storage_version(sql: str) -> None:
+    """DuckDB does not serialize this statement for the store's version, but does for later versions."""
     with duckdb.connect() as con:
         ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()
     assert connection._NOT_READING.search(parsed) is not None
 
 
-def test_a_statement_sees_no_folder_and_ends_in_time(only_read: Store) -> None:
+def test_statement_sees_no_folder_and_ends_in_time(only_read: Store) -> None:
     ((folders,),) = only_read.query("SELECT current_setting('allowed_directories')")[1]
     assert folders == [f"{only_read.path}.tmp/"]
     ended = r"^the statement took longer than 0\.1 s and was ended$"
@@ -258,7 +256,7 @@ def test_a_statement_sees_no_folder_and_ends_in_time(only_read: Store) -> None:
         Store(only_read.path, statement_seconds=0.1).query("SELECT sleep_ms(20) FROM range(100)")
 
 
-def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
+def test_store_of_a_newer_program_is_refused(store: Store) -> None:
     with store.write() as con:
         con.execute("INSERT INTO schema_version VALUES (9999, 'later', now()::TIMESTAMP)")
     with pytest.raises(StoreError, match="newer gpucost") as caught, store.read():
@@ -267,7 +265,7 @@ def test_a_store_of_a_newer_program_is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("written", [b"", b"DU", b"\0" * 8 + b"DUCK" + b"\0" * 8180])
-def test_what_a_failed_start_left_is_removed(
+def test_remains_of_a_failed_start_are_removed(
     written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path / "new.duckdb")
@@ -283,7 +281,7 @@ def test_what_a_failed_start_left_is_removed(
     assert not store.exists
     with store.write():
         pass
-    # one that was there before stays, whatever it holds
+    # a file that existed before is kept with any content
     there = Store(tmp_path / "there.duckdb")
     there.path.write_bytes(b"mine")
     with pytest.raises(StoreError), there.write():
@@ -292,7 +290,7 @@ def test_what_a_failed_start_left_is_removed(
 
 
 @pytest.mark.usefixtures("opened_anew")
-def test_threads_of_one_process_read_at_once(store: Store, tmp_path: Path) -> None:
+def test_threads_of_a_process_read_concurrently(store: Store, tmp_path: Path) -> None:
     def read(_: int) -> object:
         with store.read(tmp_path) as con:
             return con.execute("SELECT count(*) FROM cuts").fetchall()[0][0]

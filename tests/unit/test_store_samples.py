@@ -1,4 +1,4 @@
-"""What load_window makes of samples: blocks, states, gaps, and what it leaves out."""
+"""load_window turns samples into blocks, states and gaps, and drops invalid ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load(
 
 
 def every(step: int, start: float, end: float, value: float = 1.0, offset: int = 15_000) -> Points:
-    """A sample each `step` ms, from one hour to another."""
+    """A sample every `step` ms, between two hours."""
     times = range(int(start * MS_PER_HOUR) + offset, int(end * MS_PER_HOUR), step)
     return [(T0 + time, value) for time in times]
 
@@ -72,7 +72,7 @@ def spans(con: Con) -> list[tuple[float, int, int]]:
     return [(value, first - T0, last - T0) for value, first, last in states]
 
 
-def test_blocks_say_what_plain_python_says(con: Con) -> None:
+def test_blocks_equal_a_calculation_in_plain_python(con: Con) -> None:
     rnd = random.Random(4)
     series = []
     for i in range(20):
@@ -115,7 +115,7 @@ def test_loading_twice_changes_nothing(con: Con) -> None:
     assert found(con, "SELECT count(*) FROM loads") == [(2,)]
 
 
-def test_windows_in_any_order_and_size_give_the_same() -> None:
+def test_order_and_size_of_windows_do_not_matter() -> None:
     states = [*every(30_000, 0, 2.5), *every(30_000, 2.5, 3.1, 0.0), *every(30_000, 4, 6)]
     digests = []
     for cuts in ("0-6", "0-2 2-4 4-6", "4-6 0-2 2-4", "0-4 2-6 1-3"):
@@ -127,13 +127,13 @@ def test_windows_in_any_order_and_size_give_the_same() -> None:
     assert all(digest == digests[0] for digest in digests)
 
 
-def test_samples_outside_the_window_and_duplicates_are_left_out(con: Con) -> None:
+def test_duplicates_and_samples_outside_the_window_are_dropped(con: Con) -> None:
     points = [(T0 - 1, 9.0), (T0, 10.0), (T0, 10.0), (T0 + MS_PER_HOUR - 1, 20.0), (T0 + MS_PER_HOUR, 30.0)]
     assert load(con, (GPU, points), (GPU, points), hours=(0, 1)).rows == 2
     assert found(con, "SELECT vals FROM blocks") == [([10.0, 20.0],)]
 
 
-def test_fewer_samples_do_not_replace_more_and_a_new_threshold_does(con: Con) -> None:
+def test_fewer_samples_do_not_replace_more_but_a_new_threshold_does(con: Con) -> None:
     for step, value, idle, expected in (
         (MINUTE, 50, 5, (60, 50, 0, 5)),
         (2 * MINUTE, 70, 5, (60, 50, 0, 5)),
@@ -158,23 +158,23 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
     load(con, (GPU, points[:3]), (NODE, states), hours=(0, 1))
     dropped = "SELECT source, reason, samples FROM dropped_samples WHERE metric LIKE 'DCGM%' ORDER BY 2"
     assert found(con, dropped) == [("p", "nan", 1), ("p", "sentinel", 1)]
-    # a series of nothing else is known, but has no block
+    # a series with only dropped samples is recorded, but has no block
     assert load(con, (GPU | {"UUID": "GPU-2"}, [(T0, 2147483632.0)])).new_series == 1
     assert found(con, "SELECT count(DISTINCT series_id) FROM blocks") == [(1,)]
 
 
-def test_a_state_is_one_row_until_it_changes_or_falls_silent(con: Con) -> None:
+def test_state_is_one_row_until_it_changes_or_stops(con: Con) -> None:
     minutes = ((0, 1.0), (10, 1.0), (21, 1.0), (22, 0.0))
     load(con, (NODE, [(T0 + minute * MINUTE, value) for minute, value in minutes]))
     assert spans(con) == [(1, 0, 600_000), (1, 1_260_000, 1_260_000), (0, 1_320_000, 1_320_000)]
 
 
-def test_an_answer_that_holds_less_takes_no_states_away(con: Con) -> None:
+def test_incomplete_answer_removes_no_states(con: Con) -> None:
     load(con, (NODE, every(MINUTE, 0, 4)))
     before = contents(con)
     load(con, (NODE, [*every(MINUTE, 0, 1), *every(MINUTE, 2, 4)]))
     assert contents(con) == before
-    # of what it does hold it is right
+    # but its samples replace the stored ones
     load(con, (NODE, [*every(MINUTE, 0, 1), *every(MINUTE, 2, 3, 0.0), *every(MINUTE, 3, 4)]))
     assert [value for value, *_ in spans(con)] == [1, 0, 1]
 
@@ -185,7 +185,7 @@ def test_late_states_win_within_their_span(con: Con) -> None:
     assert spans(con) == [(1, 0, 3_599_999), (0, 3_600_000, 7_140_000), (1, 7_140_001, 14_340_000)]
 
 
-def test_clusters_come_from_the_label_or_the_default(con: Con) -> None:
+def test_cluster_is_the_label_or_the_default(con: Con) -> None:
     west = NODE | {"cluster": "west"}
     result = load(con, (NODE, [(T0, 1.0)]), (west, [(T0 + 9, 1.0)]), (GPU, [(T0, 1.0)]))
     nodes = result.metrics["kube_node_info"]
@@ -196,7 +196,7 @@ def test_clusters_come_from_the_label_or_the_default(con: Con) -> None:
     assert series == [("home", labels), ("west", {"cluster": "west", **labels})]
 
 
-def test_sources_and_labels_tell_series_apart(con: Con) -> None:
+def test_source_and_labels_identify_a_series(con: Con) -> None:
     points = every(MINUTE, 0, 1)
     load(con, (GPU | {"pod": ""}, points))
     assert load(con, (GPU, points)).new_series == 0
@@ -213,8 +213,8 @@ def test_scrape_gaps_are_lower_medians_by_target_and_hour(con: Con) -> None:
     ]  # fmt: skip
 
 
-def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one thread works out a key, others ask for those of the same and of another source: each gets its own."""
+def test_labels_shared_by_threads_have_a_key_per_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread computes a key, others request keys of the same and another source: each gets its own."""
     plain = {"__name__": "up", "instance": "a"}
     labels, hashed, others = Labels(plain), metrics.hash64, list[list[int]]()
     keys = {source: series_key(source, plain) for source in "ab"}
@@ -222,8 +222,8 @@ def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pyte
     def interrupted(parts: list[str]) -> int:
         key = hashed(parts)
         if len(others) < 3:
-            others.append(asked := [])
-            asked += [series_key(source, labels) for source in "ab"]
+            others.append(requested := [])
+            requested += [series_key(source, labels) for source in "ab"]
         return key
 
     monkeypatch.setattr(metrics, "hash64", interrupted)
@@ -231,7 +231,7 @@ def test_labels_that_threads_share_have_the_key_of_each_source(monkeypatch: pyte
     assert others == [list(keys.values())] * 3
 
 
-def test_columns_of_a_frame_keep_what_is_missing() -> None:
+def test_columns_of_a_frame_keep_null_values() -> None:
     columns = {"count": [None, 3], "name": ["a", None], "share": [0.5, None]}
     with duckdb.connect() as con, sqlfiles.frames(con, made=columns):
         assert con.execute("SELECT count, name, share FROM made").fetchall() == [

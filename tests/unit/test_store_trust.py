@@ -1,4 +1,4 @@
-"""A store file is not trusted: its mode, objects of its own, answers in the program's place, and which files it may reach."""
+"""A store file is not trusted: its mode, foreign objects, macros that replace built-ins, and reachable files."""
 
 from __future__ import annotations
 
@@ -35,21 +35,23 @@ def store(tmp_path: Path, made: Path) -> Store:
     return Store(shutil.copyfile(made, tmp_path / "a.duckdb"))
 
 
-def test_a_store_is_its_owners_alone_unless_asked_otherwise(tmp_path: Path) -> None:
-    for mode, mask, told in ((0o600, 0o022, "600"), (0o660, 0o002, "660"), (0o660, 0o027, "640")):
+def test_store_is_private_by_default(tmp_path: Path) -> None:
+    for mode, mask, expected in ((0o600, 0o022, "600"), (0o660, 0o002, "660"), (0o660, 0o027, "640")):
         before = os.umask(mask)
         try:
-            store = Store(tmp_path / f"{told}-{mask}.duckdb", mode=mode)
+            store = Store(tmp_path / f"{expected}-{mask}.duckdb", mode=mode)
             with store.write() as con:
                 con.execute("INSERT INTO cuts VALUES (1)")
-                assert f"{store.path.with_name(store.path.name + '.wal').stat().st_mode & 0o777:o}" == told
+                assert (
+                    f"{store.path.with_name(store.path.name + '.wal').stat().st_mode & 0o777:o}" == expected
+                )
             assert os.umask(mask) == mask
         finally:
             os.umask(before)
-        assert f"{store.path.stat().st_mode & 0o777:o}" == told
+        assert f"{store.path.stat().st_mode & 0o777:o}" == expected
 
 
-def test_a_store_that_anyone_may_write_to_is_refused(store: Store) -> None:
+def test_store_writable_by_anyone_is_refused(store: Store) -> None:
     store.path.chmod(0o660)
     write_a_row(store)
     store.path.chmod(0o606)
@@ -59,7 +61,7 @@ def test_a_store_that_anyone_may_write_to_is_refused(store: Store) -> None:
         assert caught.value.fix == f"chmod o-w {store.path}"
 
 
-# the last is what loads of bills of earlier versions left behind
+# the last one is a leftover of bill loads in earlier versions
 FOREIGN = text_rows("""
 view costs | CREATE OR REPLACE VIEW costs AS SELECT content AS team FROM read_text('{}')
 view mine | CREATE VIEW mine AS FROM read_csv('{}')
@@ -82,7 +84,7 @@ FAST = ("view costs", "table cuts", "macro sum", "schema more")
     ("what", "sql"),
     [row if row[0] in FAST else pytest.param(*row, marks=pytest.mark.slow) for row in FOREIGN],
 )
-def test_a_store_runs_nothing_of_its_own(what: str, sql: str, store: Store, tmp_path: Path) -> None:
+def test_foreign_objects_of_a_store_are_never_run(what: str, sql: str, store: Store, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("planted")
     with duckdb.connect(str(store.path)) as con:
@@ -92,7 +94,7 @@ def test_a_store_runs_nothing_of_its_own(what: str, sql: str, store: Store, tmp_
         store.query("SELECT 1")
 
 
-# What the program asks a store before it trusts it, answered by the store itself.
+# Functions that the program calls before it trusts a store, redefined by the store.
 ANSWERS = """
 CREATE MACRO current_setting(x) AS false;
 CREATE MACRO max(x) AS {version};
@@ -107,7 +109,7 @@ CREATE VIEW leak AS SELECT content FROM read_text('{file}')
 """
 
 
-def test_a_store_cannot_answer_for_the_program(store: Store, tmp_path: Path) -> None:
+def test_store_cannot_redefine_functions_of_the_program(store: Store, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("planted")
     with duckdb.connect(str(store.path)) as con:
@@ -118,7 +120,7 @@ def test_a_store_cannot_answer_for_the_program(store: Store, tmp_path: Path) -> 
         assert "planted" not in caught.value.message
 
 
-def test_a_store_that_lacks_a_view_is_refused(store: Store) -> None:
+def test_store_that_lacks_a_view_is_refused(store: Store) -> None:
     with duckdb.connect(str(store.path)) as con:
         con.execute("DROP VIEW daily_node_costs")
     with pytest.raises(StoreError, match="lacks its view daily_node_costs"):
@@ -137,7 +139,7 @@ SET allowed_directories = ['/']
 SET enable_external_access = true"""
 
 
-def test_connections_see_no_files_but_those_they_are_given(store: Store, tmp_path: Path) -> None:
+def test_connections_see_only_the_given_files(store: Store, tmp_path: Path) -> None:
     for name in ("given", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.csv").write_text("a\n1\n")
@@ -155,8 +157,8 @@ def test_connections_see_no_files_but_those_they_are_given(store: Store, tmp_pat
     assert not (tmp_path / "other" / "b.csv").exists()
 
 
-def test_the_schema_of_each_version_is_known() -> None:
-    """A new migration adds a line to migrations/objects.txt: its version, and the digest that this test names."""
+def test_schema_digest_of_each_version_is_known() -> None:
+    """A new migration adds a line to migrations/objects.txt: its version, and the digest from this test's message."""
     with duckdb.connect(":memory:") as con:
         for version in range(1, latest_version() + 1):
             schema.migrate(con, until=version)

@@ -21,7 +21,7 @@ PRICES = "price_per_hour price_per_gpu_hour price_per_utilized_gpu_hour"
 
 # By hand: 4 years are 35,040 h.  262,800 less 20 % is 210,240; / 35,040 = 6.   Maintenance 10 % of 262,800 / 8,760 = 3.
 # Network 17,520 / 35,040 = 0.5.   8 x 500 W + 1,000 W = 5 kW x 1.2 x 0.10 = 0.6.   Colocation: rated 8 x 700 W + 1,000 W = 6.6 kW
-# x 73 / 730 = 0.66.   Staff 175,200 / 40 / 8,760 = 0.5.   Together 11.26; / 8 = 1.4075; at 50 % in use 2.815.
+# x 73 / 730 = 0.66.   Staff 175,200 / 40 / 8,760 = 0.5.   Total 11.26; / 8 = 1.4075; at 50 % utilization 2.815.
 NODE = """purchase_price=262800 gpus_per_node=8 years=4 price_per_kwh=0.10 gpu_watts=500 residual_percent=20 other_watts=1000
 pue=1.2 colocation_per_kw_month=73 staff_per_year=175200 staff_nodes=40 network_per_node=17520 maintenance_percent_per_year=10
 utilization_percent=50"""
@@ -34,7 +34,7 @@ def inputs(text: str) -> dict[str, Any]:
 BY_HAND = Inputs(currency="USD", **inputs(NODE))
 
 
-def test_by_hand() -> None:
+def test_tco_equals_calculation_by_hand() -> None:
     answer = tco(BY_HAND, tdp_watts=Decimal(700))
     assert {part.name: part.price_per_hour for part in answer.parts} == inputs(
         "depreciation=6 maintenance=3 network=0.5 power=0.6 colocation=0.66 staff=0.5"
@@ -42,10 +42,10 @@ def test_by_hand() -> None:
     assert figures(answer, PRICES) == "11.26 1.4075 2.815"
 
 
-def test_the_rated_power_stands_in_for_what_was_not_measured() -> None:
+def test_rated_power_replaces_missing_measurement() -> None:
     answer = tco(replace(BY_HAND, gpu_watts=None), tdp_watts=Decimal(700))
     assert (answer.gpu_watts, answer.gpu_watts_source, answer.node_watts) == (700, "tdp", 6600)
-    assert tco(BY_HAND, None).parts[4].price_per_hour == Decimal("0.5")  # 5 kW: no rated power is known
+    assert tco(BY_HAND, None).parts[4].price_per_hour == Decimal("0.5")  # 5 kW: the rated power is unknown
     with pytest.raises(ValueError, match="neither"):
         tco(replace(BY_HAND, gpu_watts=None), None)
 
@@ -55,7 +55,7 @@ PARTS = f"{ODD} pue=1.357 staff_per_year=77777.7777 staff_nodes=13 network_per_n
 
 
 @pytest.mark.parametrize("given", [ODD, PARTS])
-def test_the_price_is_the_exact_sum_of_its_parts(given: str) -> None:
+def test_price_is_the_exact_sum_of_its_parts(given: str) -> None:
     answer = tco(Inputs(currency="USD", **inputs(given)), None)
     assert sum(part.price_per_hour for part in answer.parts) == answer.price_per_hour
     assert abs(answer.price_per_gpu_hour * 7 - answer.price_per_hour) < Decimal("1e-8")
@@ -85,7 +85,7 @@ def answer_of(words: str) -> Any:
     return document
 
 
-def test_a_file_and_options_over_it() -> None:
+def test_options_override_the_file() -> None:
     document = answer_of("node.toml")
     assert cells([document], f"{PRICES} not_given") == [("11.26", "1.4075", "2.815", "[]")]
     assert document["inputs"]["gpu_model"] == "H100-80GB-HBM3"
@@ -93,7 +93,7 @@ def test_a_file_and_options_over_it() -> None:
     assert answer_of(f"{pricing_dir()}/onprem.toml")["price_per_hour"] > 1
 
 
-def test_options_alone_name_what_counts_as_nothing() -> None:
+def test_parts_without_options_are_listed_as_not_given() -> None:
     words = "--purchase-price 35040 --gpus-per-node 4 --years 4 --price-per-kwh 0 --gpu-model L40S"
     out = run(f"prices tco {words}").stdout
     for text in ("1.000000000", "rated 350 W of L40S", "--gpu-watts", "pue", "staff_per_year"):
@@ -133,7 +133,7 @@ nonsense.toml | 1 | is not valid TOML
 
 
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(REFUSED))
-def test_what_cannot_be_used_is_named(work: Path, words: str, code: str, message: str) -> None:
+def test_invalid_input_is_named(work: Path, words: str, code: str, message: str) -> None:
     for name, text in FILES.items():
         (work / f"{name}.toml").write_text(text)
     result = run(f"prices tco {words}", int(code))

@@ -1,4 +1,4 @@
-"""What a label holds that no reader sees, and a terminal obeys, is shown as its number wherever people read it."""
+"""Characters of labels that are invisible or that a terminal obeys are shown as their numbers."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ from tests.loopback import Quiet, serving
 
 HOSTILE = "a\x1b[2Jb\u202ec\u200bd\x07e\u2028f\x9bg\r"
 SHOWN = "a\\u001b[2Jb\\u202ec\\u200bd\\u0007e\\u2028f\\u009bg\\u000d"
-# Letters and marks that Unicode says are ignored where they are shown: Default_Ignorable_Code_Point
+# Letters and marks that Unicode ignores for display: Default_Ignorable_Code_Point
 IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
 IGNORED += "".join(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def hidden(text: str) -> set[str]:
-    """Characters that should not be there, line ends and tabs apart."""
+    """Control characters in a text, except line ends and tabs."""
     return {letter for letter in text if letter not in "\n\t" and unicodedata.category(letter) in OBEYED}
 
 
 @given(st.text())
-def test_nothing_is_left_that_nobody_sees(text: str) -> None:
+def test_no_invisible_character_remains(text: str) -> None:
     assert not hidden(visible(text).replace("\t", ""))
     assert not hidden(one_line(text)) and "\n" not in one_line(text)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=(*OBEYED, "Cn", "Co"), exclude_characters=IGNORED)))
-def test_what_is_seen_stays_as_it_is(text: str) -> None:
+def test_visible_characters_are_unchanged(text: str) -> None:
     assert visible(text) == text
 
 
@@ -89,7 +89,7 @@ def test_pages_show_hidden_characters(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == (
         f"error: {SHOWN}\nfix: {SHOWN}\n{SHOWN}\nerror: no team a\n  fix: rm -r b\n"
     )
-    # on one line all that breaks lines is a blank
+    # in a single line, all line breaks become blanks
     assert excerpt(HOSTILE) == one_line(HOSTILE) == SHOWN.replace("\\u2028", " ").removesuffix("\\u000d")
 
 
@@ -110,25 +110,25 @@ def replaced() -> set[str]:
     return {letter for letter in map(chr, range(0x110000)) if visible(letter) != letter}
 
 
-def test_all_that_unicode_calls_hidden_is() -> None:
+def test_all_invisible_unicode_characters_are_replaced() -> None:
     shown = replaced()
     assert {letter for letter in map(chr, range(0x110000)) if unicodedata.category(letter) in OBEYED} - {
         "\n",
         "\t",
     } <= shown
-    # what else is ignored where it is shown, and what has no character yet
+    # also other characters ignored for display, and unassigned ones
     assert {unicodedata.category(letter) for letter in shown} <= {*OBEYED, "Cn", "Lo", "Mn"}
     assert set("\u3164\ufe0f\U000e0fff\ufffe") <= shown
 
 
 @given(st.text() | st.dictionaries(st.text(), st.text()))
-def test_json_is_the_same_to_whoever_reads_it(value: object) -> None:
+def test_escaped_json_has_the_same_value(value: object) -> None:
     text = readable_json(value)
     assert not hidden(text) and json.loads(text) == value
     assert json.loads(visible(json.dumps(value, ensure_ascii=False))) == value
 
 
-def test_duckdb_shows_the_same(tmp_path: Path) -> None:
+def test_duckdb_replaces_the_same_characters(tmp_path: Path) -> None:
     odd = sorted((replaced() - set(map(chr, range(0xD800, 0xE000)))) | set(map(chr, range(256))))
     texts = [f"{text}{one}" for text in ("a", "", "\n", "é\t=") for one in odd]
     texts += ["=1", "＝1", " =1", "\u202e=1", "'", 'a"b;c,d', HOSTILE]
@@ -181,7 +181,7 @@ def test_text_of_csv_starts_no_formula(report: ReportView, tmp_path: Path) -> No
 
 
 def page_of(name: str, *more: Section, patch: str | None = None) -> Page:
-    """A page with a text in every place of every kind of section."""
+    """A page with this text in every place of every kind of section."""
     item = Item(name, Decimal(1), "money", name, name, name, patch=patch)
     sections = (
         Table(name, (Column(name, "text"),), (Line((name,), name),), name),
@@ -207,11 +207,11 @@ def test_line_ends_of_names_are_shown_in_text() -> None:
 MARKUP = "<b>bold</b> `x` | \u202e"
 
 
-def test_no_kind_of_string_is_markup() -> None:
-    data, text = Markup(MARKUP), str(MARKUP)  # noqa: S704 - as nobody should
+def test_no_string_is_rendered_as_markup() -> None:
+    data, text = Markup(MARKUP), str(MARKUP)  # noqa: S704 - unsafe on purpose
     markdown = to_markdown(page_of(data))
     assert markdown == to_markdown(page_of(text))
-    # a command is a span of code
+    # a command is a code span
     assert "<b>" not in re.sub("`` .+? ``", "", markdown)
     for write in (as_text, as_html, as_slack):
         assert write(message_of(data)) == write(message_of(text))
@@ -250,18 +250,20 @@ except typer.Exit:
     assert done.stderr.count(SHOWN) == 4 and not hidden(done.stderr)
 
 
-def test_what_is_being_done_is_no_markup() -> None:
+def test_progress_text_is_not_markup() -> None:
     assert plain(f"[red]{HOSTILE}\n[/nothing]").plain == f"[red]{one_line(HOSTILE + ' [/nothing]')}"
 
 
-def test_names_of_files_are_shown_in_errors(tmp_path: Path) -> None:
+def test_file_names_in_errors_show_hidden_characters(tmp_path: Path) -> None:
     odd = b"/\xff\x1b]0;x\x07\xe2\x80\xaex"
     done = run("from gpucost.cli.main import main; main()", "report", "--config", odd, cwd=tmp_path)
     assert done.returncode and not hidden(done.stderr + done.stdout) and "\\u202e" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("where", ["json", pytest.param("text", marks=pytest.mark.slow)])
-def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_servers_show_hidden_characters(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = {"error": HOSTILE, "message": HOSTILE, "errors": [{"error": HOSTILE}]}
     body = json.dumps({"status": "error"} | words) if where == "json" else HOSTILE
@@ -277,7 +279,7 @@ def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pyt
     with serving(Answering) as url:
         keys = "[[prometheus]]\nurl,[mlflow]\nurl,[azure]\nretail_prices_url,[price_lists]\noci,runpod,vast"
         (tmp_path / "gpucost.toml").write_text("".join(f'{key} = "{url}"\n' for key in keys.split(",")))
-        told = 0
+        shown = 0
         for command in (
             "collect prometheus",
             f"collect slurm --slurmrestd {url}",
@@ -288,22 +290,22 @@ def test_words_of_servers_are_shown(where: str, tmp_path: Path, monkeypatch: pyt
         ):
             output = CliRunner().invoke(app, command.split()).output
             assert not hidden(output) and "defect" not in output, output
-            told += "\\u202e" in output
-        assert told >= 6
+            shown += "\\u202e" in output
+        assert shown >= 6
 
 
-def test_secrets_are_concealed_before_anything_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_concealed_before_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_SECRETS", set())
     secret = "planted-" + "s3cr3t" * 120
     texts.conceal(secret)
     texts.conceal("https://hooks.example.com/report")
-    message = GpucostError(f"the server said {secret}").message
-    assert (message, excerpt(" " * 3980 + secret)) == ("the server said ***", "***")
-    # a word of an address stands in many texts
+    message = GpucostError(f"the server sent {secret}").message
+    assert (message, excerpt(" " * 3980 + secret)) == ("the server sent ***", "***")
+    # a word of an address is part of many texts
     assert excerpt("monthly report") == "monthly report"
 
 
-def test_secret_that_is_part_of_a_name_is_concealed_in_messages_and_logs_only(
+def test_secret_inside_a_name_is_concealed_only_in_messages_and_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(texts, "_SECRETS", set())

@@ -1,4 +1,4 @@
-"""Which rows of bills are bought tokens, of whose model, and how many."""
+"""Bill rows that are purchased tokens: their model and number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def facts(rows: list[Charge]) -> list[tuple[str, ...]]:
 
 
 def bedrock(sold: str, usage_type: str, quantity: str, unit: str, cost: str, **changed: str) -> Row:
-    """A CUR row of a model in Amazon Bedrock, or that AWS Marketplace sells, whose product has another code."""
+    """A CUR row of a model in Amazon Bedrock or from AWS Marketplace, whose products have another code."""
     product = f"{sold} (Amazon Bedrock Edition)" if sold else "Amazon Bedrock"
     return usage(
         ProductCode="4a524th30q694o538qndh9ucht" if sold else "AmazonBedrock", UsageType=usage_type, UsageAmount=quantity,
@@ -37,7 +37,7 @@ def bedrock(sold: str, usage_type: str, quantity: str, unit: str, cost: str, **c
     )  # fmt: skip
 
 
-# what Marketplace sells, usage type, quantity, unit, cost, and the facts of the row
+# product in Marketplace, usage type, quantity, unit, cost; then the facts of the row
 AWS = """
 | USE1-Claude3Sonnet-input-tokens | 2000 | 1K tokens | 6 | anthropic | claude-3-sonnet | prompt | 2000000.0
 | EUC1-NovaLite-output-tokens | 10 | 1K tokens | 0.0024 | amazon | nova-lite | generation | 10000.0
@@ -62,11 +62,11 @@ Claude Sonnet 4.6 | USE1-MP:USE1_Reserved_1Month_InputTPM_Geo-Units | 2 | Units 
 def test_amazon_bedrock(bills: Bills) -> None:
     others = [usage(), usage(ProductCode="AmazonS3", UsageType="TimedStorage-ByteHrs", ResourceId="bucket")]
     tax = bedrock("", "USE1-NovaLite-output-tokens", "1", "1K tokens", "9", LineItemType="Tax")
-    told = text_rows(AWS)
-    bills.aws([*others, tax, *(bedrock(*row[:5]) for row in told)])
+    cases = text_rows(AWS)
+    bills.aws([*others, tax, *(bedrock(*row[:5]) for row in cases)])
     found = token_rows(bills)
-    assert facts(found) == [row[5:] for row in told]
-    assert [row["cost"] for row in found] == [Decimal(row[4]) for row in told]
+    assert facts(found) == [row[5:] for row in cases]
+    assert [row["cost"] for row in found] == [Decimal(row[4]) for row in cases]
     columns = "provider issuer billing_currency billing_period sub_account_id billing_account_id source_row"
     assert cells(found[:1], columns) == [
         ("aws", "None", "USD", "2026-03", "444455556666", "111122223333", "4")
@@ -101,8 +101,8 @@ SELECT 1 AS rate_id, 'aws' AS provider, '2026-03' AS billing_period, 'USD' AS cu
 """
 
 
-def test_discounts_are_taken_off_what_they_are_of(con: DuckDBPyConnection) -> None:
-    """One is spread over its kind of usage; one names an inference profile, and stands beside what it is of."""
+def test_discounts_are_subtracted_from_their_usage(con: DuckDBPyConnection) -> None:
+    """One discount is spread over its kind of usage; one names an inference profile and stays a separate row."""
     con.execute(_BILL)
     assert find_tokens(con)
     con.execute("SELECT source_row, token_kind, tokens, cost FROM token_charges ORDER BY source_row")
@@ -114,7 +114,7 @@ def test_discounts_are_taken_off_what_they_are_of(con: DuckDBPyConnection) -> No
 
 
 @pytest.mark.parametrize(("provider", "is_one"), [("openai", True), ("anthropic", True), ("other", False)])
-def test_those_who_sell_tokens_alone_are_known_by_name(
+def test_vendors_of_tokens_only_are_known_by_name(
     con: DuckDBPyConnection, provider: str, is_one: bool
 ) -> None:
     con.execute(_BILL)
@@ -136,7 +136,7 @@ def test_bills_without_tokens_have_the_same_columns(con: DuckDBPyConnection) -> 
 
 
 def sku(service: str, name: str, amount: str, unit: str, cost: str) -> Charge:
-    """A row of Google Cloud's export of a service that is no machine's."""
+    """A row of Google Cloud's export for a service without machines."""
     used = {"unit": unit, "pricing_unit": unit} | dict.fromkeys(
         ("amount", "amount_in_pricing_units"), float(amount)
     )
@@ -144,7 +144,7 @@ def sku(service: str, name: str, amount: str, unit: str, cost: str) -> Charge:
     return gcp.row(name, float(cost), service=place, usage=used, resource=None, system_labels=[], labels=[])
 
 
-# service, SKU, amount, unit, cost, and the facts of the row; the second of 1.5 Flash is of characters
+# service, SKU, amount, unit, cost; then the facts of the row; the second of 1.5 Flash counts characters
 GCP = """
 Vertex AI | Gemini 2.5 Flash GA Text Input - Predictions | 1065040 | count | 0.319512 | google | gemini-2.5-flash | prompt \
 | 1065040.0
@@ -165,18 +165,18 @@ Gemini API | Grounding with Google Search | 3 | count | 1 | None | None | other 
 
 def test_google_cloud(bills: Bills) -> None:
     pipelines = "Vertex AI: Training/Pipelines on N1 Predefined Instance Core running in Americas"
-    told = text_rows(GCP)
+    cases = text_rows(GCP)
     gcp.load(
         bills,
-        [gcp.row(), sku("Vertex AI", pipelines, "3600", "seconds", "2"), *(sku(*row[:5]) for row in told)],
+        [gcp.row(), sku("Vertex AI", pipelines, "3600", "seconds", "2"), *(sku(*row[:5]) for row in cases)],
     )
     found = token_rows(bills)
-    assert facts(found) == [row[5:] for row in told]
-    assert sum(row["cost"] for row in found) == sum(Decimal(row[4]) for row in told)
+    assert facts(found) == [row[5:] for row in cases]
+    assert sum(row["cost"] for row in found) == sum(Decimal(row[4]) for row in cases)
 
 
 def meter(category: str, sold: str, name: str, quantity: str, unit: str, cost: str) -> Row:
-    """A row of an Azure export of a model's deployment."""
+    """A row of an Azure export for a model's deployment."""
     return azure.row(
         MeterCategory=category, MeterSubCategory=sold, ProductName=sold, MeterName=name, UnitOfMeasure=unit,
         Quantity=quantity, CostInBillingCurrency=cost,
@@ -185,7 +185,7 @@ def meter(category: str, sold: str, name: str, quantity: str, unit: str, cost: s
     )  # fmt: skip
 
 
-# category, product, meter, quantity, unit and cost, and the facts of the row
+# category, product, meter, quantity, unit and cost; then the facts of the row
 AZURE = """
 Azure OpenAI | Azure OpenAI | gpt 4o 0806 Inp glbl Tokens | 29.872 | 1K | 0.08215 | openai | gpt-4o-2024-08-06 | prompt | 29872.0
 Azure OpenAI | Azure OpenAI | gpt-4o-mini-0718-Outp-glbl Tokens | 93.854 | 1K | 0.0563 \
@@ -198,7 +198,7 @@ Azure OpenAI | Azure OpenAI | text-embedding-3-large-glbl Tokens | 10 | 1K | 0.0
 Azure OpenAI | Azure OpenAI | Provisioned Managed Global Unit | 360 | 1/Hour | 360 | openai | None | commitment | None
 Foundry Models | Azure Deepseek Models | R1 Inp glbl Tokens | 1 | 1K | 1 | deepseek | deepseek-r1 | prompt | 1000.0
 """
-# counted by single tokens, of which the price is of 1,000
+# counted in single tokens, priced per 1,000
 SINGLE = """
 Azure OpenAI | Azure OpenAI | gpt 4.1 Inp glbl Tokens | 5000 | 1K | 0.01 | openai | gpt-4.1 | prompt | 5000.0
 Azure OpenAI | Azure OpenAI | gpt 4.1 Outp glbl Tokens | 5 | 1K | 0.04 | openai | gpt-4.1 | generation | 5000.0
@@ -207,15 +207,15 @@ Azure OpenAI | Azure OpenAI | gpt 4.1 Outp glbl Tokens | 5 | 1K | 0.04 | openai 
 
 def test_azure(bills: Bills) -> None:
     speech = meter("Cognitive Services", "Language", "Standard Text Records", "5", "1K", "5")
-    told = text_rows(AZURE) + text_rows(SINGLE)
-    made = [meter(*row[:6]) for row in told]
+    cases = text_rows(AZURE) + text_rows(SINGLE)
+    made = [meter(*row[:6]) for row in cases]
     for row, price in zip(made[-2:], ("0.002", "0.008"), strict=True):
         row["UnitPrice"] = price
     azure.load(bills, [azure.row(), speech, *made])
     found = token_rows(bills)
-    assert facts(found) == [row[6:] for row in told]
+    assert facts(found) == [row[6:] for row in cases]
     assert found[0]["resource_name"] == "chat"
-    assert sum(row["cost"] for row in found) == sum(Decimal(row[5]) for row in told)
+    assert sum(row["cost"] for row in found) == sum(Decimal(row[5]) for row in cases)
 
 
 _EMPTY = "ResourceType ResourceId ChargeDescription SkuId SkuMeter SkuPriceDetails x_UsageType PricingQuantity PricingUnit"
@@ -223,14 +223,14 @@ _EMPTY = "ResourceType ResourceId ChargeDescription SkuId SkuMeter SkuPriceDetai
 
 def tokens_of(provider: str, quantity: str, unit: str, cost: str, more: str = "", **changed: str) -> Row:
     """A FOCUS row of a model's tokens; `more`: "Column: text; Column: text"."""
-    told = dict(column.split(": ", 1) for column in more.split("; ") if column)
+    columns = dict(column.split(": ", 1) for column in more.split("; ") if column)
     return FOCUS_USAGE | dict.fromkeys(_EMPTY.split(), "") | {
         "ProviderName": provider, "ServiceCategory": "AI and Machine Learning", "ServiceName": "API",
         "BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ConsumedQuantity": quantity, "ConsumedUnit": unit,
-    } | told | changed  # fmt: skip
+    } | columns | changed  # fmt: skip
 
 
-# provider, quantity, unit, cost, more columns, and the facts of the row; of another unit than tokens the price's counts
+# provider, quantity, unit, cost, more columns; then the facts of the row; if the unit is not tokens, the pricing unit counts
 FOCUS = """
 Anthropic | 5000 | Tokens | 0.015 | ChargeDescription: Claude Sonnet 4 Usage - Input Tokens | anthropic | claude-sonnet-4 \
 | prompt | 5000.0
@@ -251,7 +251,7 @@ Microsoft | 4000 | Units | 0.5 \
 | ServiceName: Azure OpenAI; SkuMeter: gpt 4o 0806 Inp glbl Tokens; PricingQuantity: 4; PricingUnit: 1K \
 | openai | gpt-4o-2024-08-06 | prompt | 4000.0
 """
-# A cloud may sell what another provides; a bill with invoices of several has no one issuer.
+# A cloud may sell a service of another provider; a bill with invoices of several issuers has no single issuer.
 ISSUERS = """
 a | AWS | aws
 b | Anthropic | None
@@ -262,12 +262,12 @@ e | Amazon Web Services, Inc. | aws
 """
 
 
-def test_focus_and_who_issues_its_invoices(bills: Bills) -> None:
-    told, issued = text_rows(FOCUS), text_rows(ISSUERS)
+def test_focus_rows_and_their_invoice_issuer(bills: Bills) -> None:
+    cases, issued = text_rows(FOCUS), text_rows(ISSUERS)
     rows = [
         FOCUS_USAGE,
         tokens_of("OpenAI", "", "", "-5", ChargeCategory="Credit"),
-        *(tokens_of(*row[:5]) for row in told),
+        *(tokens_of(*row[:5]) for row in cases),
     ]
     for account, name, _ in issued:
         rows.append(
@@ -275,10 +275,10 @@ def test_focus_and_who_issues_its_invoices(bills: Bills) -> None:
         )
     bills.take(rows, provider=None)
     found = token_rows(bills)
-    assert facts(found[: len(told)]) == [row[5:] for row in told]
-    assert sum(row["cost"] for row in found[: len(told)]) == sum(Decimal(row[3]) for row in told)
+    assert facts(found[: len(cases)]) == [row[5:] for row in cases]
+    assert sum(row["cost"] for row in found[: len(cases)]) == sum(Decimal(row[3]) for row in cases)
     by_account = bills.store.query(
         "SELECT billing_account_id, issuer FROM bills WHERE length(billing_account_id) = 1"
     )[1]
     assert {(account, str(issuer)) for account, issuer in by_account} == {row[::2] for row in issued}
-    assert [str(row["issuer"]) for row in found[len(told) :]] == [issuer for *_, issuer in issued]
+    assert [str(row["issuer"]) for row in found[len(cases) :]] == [issuer for *_, issuer in issued]

@@ -1,4 +1,4 @@
-"""List prices of tokens: the price that holds on a day, names that are met, and the command."""
+"""List prices of tokens: the price of a day, matching of names, and the command."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def used(provider: str | None, model: str) -> str:
     return f"{found.provider} {found.model}" if found else ""
 
 
-def test_the_price_of_a_day_is_the_newest_of_it_or_before() -> None:
-    # before the first that is known, the first
+def test_price_of_a_day_is_the_newest_until_that_day() -> None:
+    # before the first known price, the first
     days = ("2020-01-01", "2024-05-13", "2026-11-24", "2026-11-25", "2030-01-01")
     found = [token_price("openai", "gpt-4o", date.fromisoformat(day)) for day in days]
     assert [str(one and one.output_price_per_million) for one in found] == ["15", "15", "15", "10", "10"]
 
 
-def test_a_price_is_what_the_file_says() -> None:
+def test_price_has_all_values_of_the_file() -> None:
     prices = (Decimal("2.75"), Decimal("1.375"), Decimal("11"))
     found = token_price("azure", " EU/gpt-4o ", DAY)
     assert found == TokenPrice("azure", "eu/gpt-4o", *prices, "USD", date(2026, 11, 25), "list")
 
 
-# a seller, a model, and the row that has its price. A place without a row costs as the model does, and others are not known;
-# a release has its own row, else the model's, but never another's; without a seller who makes it counts, else the upper
-# median of 0.8, 0.9 and 1.4
+# a seller, a model, and the row with its price. A region without a row has the model's price; unknown regions have none. A
+# release has its own row, otherwise the model's, never another release's. Without a seller the model's maker counts, otherwise
+# the upper median of 0.8, 0.9 and 1.4
 MET = """
 openai | gpt-4o | openai gpt-4o
 OpenAI |  GPT-4o  | openai gpt-4o
@@ -100,20 +100,18 @@ fireworks_ai | fireworks_ai/accounts/fireworks/models/llama-70b | fireworks_ai a
 - | openai/gpt-oss-120b | together_ai openai/gpt-oss-120b
 - | vertex_ai/claude-opus-5 | anthropic claude-opus-5
 anthropic | gpt-4o |
-nobody | gpt-4o |
+absent | gpt-4o |
 - | gpt-4 |
 - |  |
 """
 
 
 @pytest.mark.parametrize(("provider", "model", "row"), text_rows(MET))
-def test_names_that_are_met(provider: str, model: str, row: str) -> None:
+def test_names_of_sellers_and_models_are_matched(provider: str, model: str, row: str) -> None:
     assert used(None if provider == "-" else provider, model) == row
 
 
-def test_of_several_sellers_the_upper_median_counts_and_of_two_names_that_with_a_price_of_cached_input(
-    work: Path,
-) -> None:
+def test_upper_median_of_sellers_counts_and_name_with_cached_input_price(work: Path) -> None:
     with (work / "pricing" / "tokens.csv").open("a") as file:
         for name, generated in zip("abcd", (4, 1, 3, 2), strict=True):
             file.write(f"{name},plain,1,,{generated},USD,2026-11-01,here\n")
@@ -124,27 +122,27 @@ def test_of_several_sellers_the_upper_median_counts_and_of_two_names_that_with_a
     assert used("aws", "nova-lite") == "aws amazon.nova-lite-v1:0"
 
 
-def test_near_names_are_offered() -> None:
+def test_similar_names_are_suggested() -> None:
     assert near_models(None, "gpt-4p", DAY) == "did you mean openai/gpt-4o?"
     assert near_models("aws", "claude-opus-6", DAY).startswith("did you mean aws/anthropic.claude-opus-5 or ")
     assert near_models("aws", "gemini", DAY) == "gpucost prices tokens lists the models that have a price"
 
 
-def test_prices_of_a_pattern() -> None:
+def test_prices_by_pattern() -> None:
     def named(*providers: str, model: str | None = None) -> list[str]:
         return [f"{found.provider} {found.model}" for found in token_prices(DAY, providers, model)]
 
-    assert len(named()) == len(SHIPPED.splitlines()) - 2  # one is of two days
+    assert len(named()) == len(SHIPPED.splitlines()) - 2  # one model has prices of two days
     assert named(model="GPT-oss*") == ["groq openai/gpt-oss-120b", "together_ai openai/gpt-oss-120b"]
     assert named("bedrock", model="us.*") == ["aws us.anthropic.claude-opus-5"]
     assert named("azure", "openai", model="gpt-4o") == ["azure eu/gpt-4o", "azure gpt-4o", "openai gpt-4o"]
-    assert named("nobody") == []
+    assert named("absent") == []
 
 
 tokens = partial(call, "prices", "tokens")
 
 
-def test_the_list_says_prices_days_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_shows_prices_days_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = tokens("--model", "gpt-4o", "--provider", "openai", "--provider", "azure")
     shown = [tuple(re.split(r"\s{2,}", line.strip())) for line in out.splitlines() if "gpt" in line]
     assert shown == text_rows("""
@@ -158,7 +156,7 @@ def test_the_list_says_prices_days_and_sources(monkeypatch: pytest.MonkeyPatch) 
     assert aged in tokens("--provider", "groq")[0]
 
 
-def test_a_name_without_a_price_is_told_what_there_is() -> None:
+def test_error_for_unknown_name_suggests_alternatives() -> None:
     _, err = tokens("--model", "gpt-4p", code=1)
     assert "no price of tokens of gpt-4p is known" in err and "did you mean openai/gpt-4o" in err
     _, err = tokens("--model", "gpt-4o", "--provider", "groq", code=1)

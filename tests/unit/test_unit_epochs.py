@@ -1,4 +1,4 @@
-"""What an epoch costs: its workload's cost over the epoch's own interval, to the last digit; and runs that were killed."""
+"""The cost of an epoch: its workload's cost in the epoch's own interval, to the last digit; and runs that were killed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.replay.work import asked, counter, put, stored
 from tests.unit.command import check_end
 from tests.unit.whatif_costs import figures, listed
 
-# Each is a job of its own, with the hours of its pods: 8 A100s at $3 an hour, $24. `counted`: labels (`pod` is a number), and
-# levels at hours. `mlflow`: a run, its begin and end, and when epochs ended. Then what epochs and runs cost.
+# Each scene is a job with the hours of its pods: 8 A100s at $3 an hour, $24. `counted`: labels (`pod` is a number), and levels
+# by hour. `mlflow`: a run, its start and end, and the ends of epochs. Then the expected cost of epochs and runs.
 SCENES = """
 even
 pods    0-20
@@ -50,7 +50,7 @@ counted pod=0 resumes=yes | 0:0 4:1 8:2 8.9:2
 counted pod=1 resumes=yes | 10:0 13:1 17:2
 epochs  1 done 96, 2 done 96, 3 done 96, 4 done 96, 5 unfinished 168
 
-a gauge of the epoch that has begun: fell back to epoch 1, it and what had begun of epoch 2 are lost
+a gauge of the epoch that has begun: fell back to epoch 1; epoch 1 and the started part of epoch 2 are lost
 pods    0-20
 counted pod=0 kind=gauge marks=begin | 1:0 5:1 9:2 12:1 16:2 19.9:2
 epochs  0 done 96, 1 lost 96, 2 lost 72, 1 done 96, 2 done 96
@@ -68,19 +68,19 @@ pods    0-12
 epochs  0 done 96, 1 done 96, 2 done 96
 run     any | epochs_done=3 mean_cost=96 outside_cost=0
 
-killed, and another began: the third epoch of the first is lost, and what came after is none of its own
+killed, and another began: the third epoch of the first run is lost; later epochs belong to the second
 pods    0-9 10-24
 mlflow  first 0 ? | 4:1 8:2
 mlflow  again 10 22 | 14:1 18:2 22:3
 run     first | cost=216 lost_cost=24 mean_cost=96
 run     again | cost=288 lost_cost=0 mean_cost=96
 
-goes on in the next pod
+continues in the next pod
 pods    0-9 10-24
 mlflow  only 0 ? | 4:1 8:2 14:3 18:4
 run     only | epochs_done=4 cost=552 unfinished_cost=144
 
-goes on beside an evaluation
+continues next to an evaluation
 pods    0-9 10-24
 mlflow  resumed 0 ? | 4:1 8:2 14:3 18:4
 mlflow  evaluation 19 20 | 20:1
@@ -90,13 +90,13 @@ run     resumed | epochs_done=4 lost_cost=0
 silent
 pods    0-20
 
-told of before its pods
+work before its pods
 pods    12-20
-counted workload=Job/told-of-before-its-pods | 1:0 4:1 8:2
+counted workload=Job/work-before-its-pods | 1:0 4:1 8:2
 
-told of once before its pods
+work once before its pods
 pods    12-20
-counted workload=Job/told-of-once-before-its-pods | 1:0 4:1 8:2
+counted workload=Job/work-once-before-its-pods | 1:0 4:1 8:2
 
 first of two ranks
 owner   PyTorchJob/ddp
@@ -134,7 +134,7 @@ def of_kind(lines: Lines, kind: str) -> list[str]:
 
 
 def words_of(text: str) -> tuple[dict[str, str], list[tuple[float, float]]]:
-    """Labels before the bar, and pairs of an hour and a level behind it."""
+    """Labels before the bar, then pairs of hour and level."""
     labels, _, points = text.partition(" | ")
     pairs = [point.split(":") for point in points.split()]
     return dict(re.findall(r"(\w+)=(\S+)", labels)), [(float(hour), float(level)) for hour, level in pairs]
@@ -145,7 +145,7 @@ def spans(lines: Lines) -> list[tuple[int, int]]:
 
 
 def tell(store: Store) -> None:
-    """What MLflow knows of the runs."""
+    """The runs in MLflow."""
     batch, found = ProgressBatch(), []
     for job, lines in scenes().items():
         for text in of_kind(lines, "mlflow"):
@@ -166,7 +166,7 @@ def tell(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """All scenes in one store."""
     nodes, pods, series = [], [], []
     for job, lines in scenes().items():
@@ -183,7 +183,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     folder = tmp_path_factory.mktemp("epochs")
     config, store = stored(fleet(24, nodes, pods, {}, scrape=600), folder)
     put(store, series)
-    early = counter("epoch", "", workload="Job/told-of-before-its-pods", run_id="early")
+    early = counter("epoch", "", workload="Job/work-before-its-pods", run_id="early")
     put(store, [(early, [(2, 0), (5, 3)])], source="other")
     path = folder / "epochs.csv"
     path.write_text("""workload,time,unit,value
@@ -197,8 +197,8 @@ Job/logged-as-0-1-2,2026-03-10T12:00Z,epoch,2
 
 
 @pytest.fixture(scope="module")
-def view(told: Stored) -> units.UnitView:
-    return asked(*told)
+def view(loaded: Stored) -> units.UnitView:
+    return asked(*loaded)
 
 
 def of(found: list[dict[str, Any]], workload: str) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ def epochs(rows: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize(
     "job", [job for job, lines in scenes().items() if {"epochs", "run"} & {kind for kind, _ in lines}]
 )
-def test_what_epochs_and_runs_cost(view: units.UnitView, job: str) -> None:
+def test_cost_of_epochs_and_runs(view: units.UnitView, job: str) -> None:
     lines = scenes()[job]
     rows, runs = of(view.rows, f"Job/{job}"), of(view.sections["runs"], f"Job/{job}")
     for text in of_kind(lines, "epochs"):
@@ -224,20 +224,20 @@ def test_what_epochs_and_runs_cost(view: units.UnitView, job: str) -> None:
         expected = {key: Decimal(value) for key, value in words_of(text.replace(" | ", " "))[0].items()}
         costs = {key: round(found[key], 2) if key.endswith("_cost") else found[key] for key in expected}
         assert costs == expected
-    # all that its pods cost, to the last digit
+    # the whole cost of its pods, to the last digit
     assert sum(row["cost"] for row in rows) == sum(end - start for start, end in spans(lines)) * 24
 
 
-# 6 epochs to come at $96, of which the $288 since the fourth count already; and two of five
+# 6 epochs remain at $96, less the $288 spent since the fourth; and two of five epochs remain
 @pytest.mark.parametrize(
     ("job", "planned", "forecast"), [("slower", 10, "6 864"), ("logged-as-0-1-2", 5, "2 480")]
 )
-def test_what_is_planned_has_a_forecast(told: Stored, job: str, planned: int, forecast: str) -> None:
-    (run,) = asked(*told, partial(units.epochs, planned_epochs=planned), workloads=(job,)).sections["runs"]
+def test_planned_epochs_have_a_forecast(loaded: Stored, job: str, planned: int, forecast: str) -> None:
+    (run,) = asked(*loaded, partial(units.epochs, planned_epochs=planned), workloads=(job,)).sections["runs"]
     assert figures(run, "remaining_epochs forecast_cost") == forecast
 
 
-def test_ranks_are_one_run_and_each_job_of_a_cron_job_is_one(view: units.UnitView) -> None:
+def test_ranks_form_one_run_and_cron_jobs_form_one_each(view: units.UnitView) -> None:
     assert listed(of(view.sections["runs"], "PyTorchJob/ddp"), "epochs_done cost") == "2 576"
     nights = listed(of(view.sections["runs"], "CronJob/nightly"), "run epochs_done lost_epochs")
     assert nights == "nightly-29390000 2 0; nightly-29390600 2 0"
@@ -248,47 +248,47 @@ def test_ranks_are_one_run_and_each_job_of_a_cron_job_is_one(view: units.UnitVie
 def test_work_without_cost_and_cost_without_work_are_listed(view: units.UnitView) -> None:
     found = listed(view.sections["work_without_cost"], "workload amount why").split("; ")
     assert sorted(found) == [
-        "Job/told-of-before-its-pods 3 its pods had no cost then",
-        "Job/told-of-once-before-its-pods 2 its pods had no cost then",
+        "Job/work-before-its-pods 3 its pods had no cost then",
+        "Job/work-once-before-its-pods 2 its pods had no cost then",
         "train/elsewhere-0 1 no GPU pod has this name",
     ]
     unworked = listed(view.sections["cost_without_work"], "workload cost").split("; ")
-    assert sorted(unworked) == ["Job/silent 480", "Job/told-of-once-before-its-pods 192"]
-    rows = of(view.rows, "Job/told-of-before-its-pods")
+    assert sorted(unworked) == ["Job/silent 480", "Job/work-once-before-its-pods 192"]
+    rows = of(view.rows, "Job/work-before-its-pods")
     assert [row["cost"] for row in rows if row["epoch"] is None] == [8 * 24]
     assert view.totals["allocated_cost"] == view.totals["cost"] + 480 + 8 * 24
 
 
-def test_runs_of_mlflow_are_experiments(told: Stored) -> None:
-    rows = asked(*told, units.experiments, workloads=("killed-and-another-began",)).rows
+def test_mlflow_runs_are_listed_as_experiments(loaded: Stored) -> None:
+    rows = asked(*loaded, units.experiments, workloads=("killed-and-another-began",)).rows
     runs = [row for row in rows if row["kind"] == "run"]
     assert sorted(listed(runs, "name cost").split("; ")) == ["again 288", "first 216"]
 
 
-def test_a_part_of_the_period_and_filters(told: Stored) -> None:
-    rows = asked(*told, hours=(3, 10), workloads=("even",)).rows
+def test_epochs_of_a_part_of_the_period(loaded: Stored) -> None:
+    rows = asked(*loaded, hours=(3, 10), workloads=("even",)).rows
     assert listed(rows, "epoch is_whole cost") == "1 False 24; 2 True 96; 3 False 48"
 
 
 @pytest.mark.parametrize(
     ("filters", "named"),
     [
-        ({"teams": ("nobody",)}, "team 'nobody'"),
+        ({"teams": ("absent",)}, "team 'absent'"),
         ({"workloads": ("Job/run-b",)}, "workload 'Job/run-b'"),
         ({"namespaces": ("other",), "workloads": ("even",)}, "namespace 'other'"),
     ],
 )
-def test_a_name_that_held_no_gpus_is_refused(told: Stored, filters: Any, named: str) -> None:
+def test_name_without_gpus_is_refused(loaded: Stored, filters: Any, named: str) -> None:
     with pytest.raises(GpucostError, match=f"no {named} held GPUs in the day"):
-        asked(*told, **filters)
+        asked(*loaded, **filters)
 
 
-def test_a_period_that_holds_nothing_is_no_answer(told: Stored) -> None:
+def test_period_without_data_is_refused(loaded: Stored) -> None:
     message = "no data for January 2020"
-    check_end(f"unit epoch --config {told[0].path} --month 2020-01", "1", message)
+    check_end(f"unit epoch --config {loaded[0].path} --month 2020-01", "1", message)
 
 
-# What a run counted as moments and levels, or logged as moments, steps and epochs, until which moment; and its epochs.
+# Moments and levels that a run counted, or moments, steps and epochs that it logged, with its end; then its epochs.
 COUNTED = """
 missed scrapes share the time between the epochs in it
 counted 0:0 90:3 | end 100 from_zero is_over
@@ -298,11 +298,11 @@ epochs before collection are unknown
 counted 10:5 20:6 | end 20 is_over
 None outside 0-10, 6 done 10-20
 
-a log that counts from 0 says what it has done: epochs of 40 each
+a log that counts from 0 reports completed epochs: 40 each
 counted 40:0 80:1 120:2 | end 130 from_zero is_over is_log
 0 done 0-40, 1 done 40-80, 2 done 80-120, None outside 120-130
 
-a 0 that comes at once says that nothing is done yet
+an immediate 0 is not a completed epoch
 counted 2:0 80:1 120:2 | end 130 from_zero is_over is_log
 None outside 0-2, 1 done 2-80, 2 done 80-120, None outside 120-130
 
@@ -339,7 +339,7 @@ None outside 0-10, 0 done 10-20, 1 done 20-40, 2 done 40-70"""
     ("run", "expected"),
     [pytest.param(*lines, id=name) for name, *lines in map(str.splitlines, COUNTED.strip().split("\n\n"))],
 )
-def test_what_was_counted_or_logged_is_epochs(run: str, expected: str) -> None:
+def test_counted_or_logged_levels_become_epochs(run: str, expected: str) -> None:
     (how, *entries), (marks, end, *flags) = (half.split() for half in run.split(" | "))
     numbers: Any = [[int(entry.split(":")[0]), *map(float, entry.split(":")[1:])] for entry in entries]
     reached: Any = zip(*levels(numbers, marks), strict=True) if how == "logged" else map(tuple, numbers)

@@ -1,4 +1,4 @@
-"""What requests and tokens cost: increases of counters, whatever their series went through, over the cost of who served."""
+"""The cost of requests and tokens: cost of the serving pods per increase of their counters, through resets and copies."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     return served_at(tmp_path_factory.mktemp("served"))
 
 
-# The rows of a workload in some hours. Of eight million prompt tokens of `cached` four were computed: at a quarter each they
-# weigh what the generated million does. A mapping says what a prompt token weighs (`weighed`).
-# Days without work cost, too (`days`), and models that served nothing (`idle`) or nothing then (`quiet`).
+# Rows of a workload in some hours. Four of the eight million prompt tokens of `cached` were computed: at a quarter each they
+# weigh as much as the generated million. A mapping sets the weight of a prompt token (`weighed`).
+# Days without work have a cost too (`days`), as do models that served no requests at all (`idle`) or at that time (`quiet`).
 ROWS = """
 engines  requests    0-24   amount=12000 failed=56 cost=96 cost_per_1000=8 idle_cost=48
 copies   requests    0-24   amount=730 cost=92
@@ -50,13 +50,13 @@ weighed  tokens      0-24   prompt_cost=72 generation_cost=24
 idle     tokens      24-48  cost=96 unserved_cost=96 prompt_cost=0 generation_cost=0 cost_per_million_tokens=None
 quiet    tokens      10-14  model=a cost=8 unserved_cost=8
 quiet    tokens      10-14  model=b cost=8 unserved_cost=8"""
-ASKED = [line.split(None, 3) for line in ROWS.strip().splitlines()]
+EXPECTED = [line.split(None, 3) for line in ROWS.strip().splitlines()]
 BATCHES = partial(units.requests, unit="batch_item")
 BUILDS = {"requests": units.requests, "batch_item": BATCHES, "tokens": units.tokens}
 
 
 def shown(row: dict[str, Any], names: str) -> str:
-    """Columns of a row that a text names, with their values to the last digit."""
+    """The named columns of a row, with their values to the last digit."""
     found = []
     for name in re.findall(r"(\w+)=", names):
         value = row[name]
@@ -65,9 +65,9 @@ def shown(row: dict[str, Any], names: str) -> str:
     return " ".join(found)
 
 
-@pytest.mark.parametrize("workload", dict.fromkeys(line[0] for line in ASKED))
-def test_what_a_workload_served_costs(served: Served, workload: str) -> None:
-    lines = [line for line in ASKED if line[0] == workload]
+@pytest.mark.parametrize("workload", dict.fromkeys(line[0] for line in EXPECTED))
+def test_cost_of_served_work(served: Served, workload: str) -> None:
+    lines = [line for line in EXPECTED if line[0] == workload]
     _, build, hours, columns = lines[0]
     start, end = map(int, hours.split("-"))
     rows = served.rows(workload, BUILDS[build], (start, end))
@@ -78,15 +78,15 @@ def test_batches_have_a_note(served: Served) -> None:
     assert served.ask(BATCHES).notes
 
 
-def test_totals_of_requests_have_no_cost_of_tokens(served: Served) -> None:
+def test_request_totals_have_no_token_cost(served: Served) -> None:
     assert "prompt_cost" not in served.ask(units.requests, workloads=("days",)).totals
     assert served.ask(units.tokens, workloads=("engines",)).totals["prompt_cost"] == 0
 
 
-def test_a_model_of_several_days_is_the_whole(served: Served) -> None:
+def test_cost_of_a_model_over_several_days_is_complete(served: Served) -> None:
     models = served.ask(units.tokens, (0, 48)).sections["models"]
     (model,) = [row for row in models if row["workload"] == "Deployment/days"]
-    # three million at a quarter each, and one: 3/7 and 4/7 of $192; a night without tokens is split as the rest
+    # three million at a quarter each, and one: 3/7 and 4/7 of $192; a night without tokens is split like the rest
     assert model["prompt_cost"] + model["generation_cost"] == model["cost"]
     millions = "cost_per_million_prompt_tokens cost_per_million_generation_tokens cost_per_million_tokens"
     assert figures(model, f"cost unserved_cost {millions}") == figure_text(192, 0, 192 / 7, 192 * 4 / 7, 48)
@@ -98,7 +98,7 @@ POOLED = (
 )
 
 
-def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(served: Served) -> None:
+def test_prefill_and_decode_pools_form_one_row_and_each_phase_costs_its_pool(served: Served) -> None:
     both = ("pool-prefill", "pool-decode")
     apart = served.ask(units.tokens, workloads=both)
     assert [row["workload"] for row in apart.rows] == ["Deployment/pool-decode", "Deployment/pool-prefill"]
@@ -116,7 +116,7 @@ def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(serve
             assert pool.totals[name] == each.totals[name]
         parts = sum(pool.totals[f"{name}_cost"] for name in ("prompt", "generation", "unserved"))
         assert parts == Decimal(96) - (0 if pool is view else pool.totals["idle_cost"])
-    # one of the two alone is a workload as others
+    # one of the two alone is an ordinary workload
     assert ask(units.tokens, workloads=("pool-decode",)).rows[0]["workload"] == "Deployment/pool-decode"
 
 
@@ -124,7 +124,7 @@ def test_pools_of_prefill_and_decode_are_one_and_each_phase_costs_its_pool(serve
     ("by", "rows"),
     [(("model",), 2), (("workload",), 2), (("day", "model"), 4), (("cluster", "namespace"), 1)],
 )
-def test_rows_by_what_was_asked_for_add_up(served: Served, by: tuple[str, ...], rows: int) -> None:
+def test_rows_by_dimension_add_up(served: Served, by: tuple[str, ...], rows: int) -> None:
     ask = partial(served.ask, hours=(0, 48), workloads=("mixed", "big"))
     whole, view = ask(units.tokens), ask(partial(units.tokens, by=by))
     assert view.totals == whole.totals and len(view.rows) == rows
@@ -134,14 +134,14 @@ def test_rows_by_what_was_asked_for_add_up(served: Served, by: tuple[str, ...], 
     assert by != ("model",) or [row["model"] for row in view.rows] == ["small", "tiny"]
 
 
-def test_a_model_without_work_is_no_cost_without_work(served: Served) -> None:
+def test_idle_model_is_not_listed_as_cost_without_work(served: Served) -> None:
     unworked = {row["workload"] for row in served.ask(units.tokens, (10, 14)).sections["cost_without_work"]}
     assert "Deployment/quiet" not in unworked and "Deployment/engines" in unworked
 
 
 @pytest.mark.parametrize("basis", ["allocated", "used"])
-def test_parts_of_tokens_are_the_whole_in_both_bases(served: Served, basis: str) -> None:
-    """Prompts, generated tokens and time without any."""
+def test_parts_of_token_cost_add_up_in_both_bases(served: Served, basis: str) -> None:
+    """Parts: prompt tokens, generated tokens, and time without tokens."""
     view = served.ask(partial(units.tokens, basis=basis), (0, 48))
     for row in (*view.rows, *view.sections["models"], view.totals):
         parts = [row[f"{name}_cost"] for name in ("prompt", "generation", "unserved")]
@@ -150,8 +150,8 @@ def test_parts_of_tokens_are_the_whole_in_both_bases(served: Served, basis: str)
     assert sum(row["cost"] for row in view.rows if row["workload"] == "Deployment/odd") == 48 * 4
 
 
-def test_a_window_replaces_values_where_they_change(served: Served) -> None:
-    # the values around each change, and the first and last
+def test_only_values_around_changes_are_stored(served: Served) -> None:
+    # the values around each change, and the first and last value
     sql = "SELECT count(*) FROM progress_values JOIN progress_series USING (series_id) WHERE pod = 'again-0'"
     assert served.store.query(sql)[1] == [(4,)]
 
@@ -193,7 +193,7 @@ plurals,chat,2026-03-10T00:30Z,frames,7
 """
 
 
-def test_lines_of_json_local_times_and_plurals(served: Served) -> None:
+def test_json_lines_local_times_and_plurals(served: Served) -> None:
     served.load("work.jsonl", JSON_LINES)
     assert served.load("work.csv", PLURALS).own_units == ("frames",)
     assert listed(served.rows("lines", units.requests, (0, 2)), "amount failed") == "5 2"
@@ -209,11 +209,11 @@ llm,2026-03-10T00:00Z,request,nan | line 3: value 'nan'
 llm,2026-03-10T00:00Z,epoch,-1   | line 3: value '-1'
 llm,2026-03-10T00:00Z,,1         | line 3: unit ''
 ,2026-03-10T00:00Z,request,1     | line 3: workload ''
-llm,2026-03-10T00:00Z,request    | line 3: as many fields"""
+llm,2026-03-10T00:00Z,request    | line 3: the number of fields differs"""
 
 
 @pytest.mark.parametrize(("row", "message"), text_rows(BROKEN))
-def test_a_broken_row_is_named_and_nothing_is_loaded(row: str, message: str, tmp_path: Path) -> None:
+def test_broken_row_is_named_and_prevents_the_load(row: str, message: str, tmp_path: Path) -> None:
     store, files = Store(tmp_path / "store.duckdb"), [tmp_path / "a.csv", tmp_path / "b.csv"]
     for file, more in zip(files, ("", f"{row}\n"), strict=True):
         file.write_text(f"workload,time,unit,value\nllm,2026-03-10T00:00Z,request,1\n{more}")
@@ -222,20 +222,20 @@ def test_a_broken_row_is_named_and_nothing_is_loaded(row: str, message: str, tmp
     assert not store.exists
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no"):
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
         import_files(Store(tmp_path / "store.duckdb"), [tmp_path / "c.csv"], UTC)  # type: ignore[arg-type]
 
 
-def test_workers_behind_one_name_are_added_up_by_their_levels(served: Served) -> None:
+def test_workers_with_one_name_are_added_up_by_their_levels(served: Served) -> None:
     (row,) = served.rows("workers", units.requests)
-    # of each worker what it added between its first scrape and its last; falls alone would make millions of it
+    # the increase of each worker between its first and last scrape; counting falls as resets would give millions
     assert row["amount"] == 2363
     (note,) = [note for note in served.ask(units.requests).notes if "chat/workers-0" in note]
     assert "4 levels are added up" in note
 
 
-def test_workers_with_levels_alike_are_left_out_and_named(served: Served) -> None:
+def test_workers_with_similar_levels_are_excluded_and_named(served: Served) -> None:
     view = served.ask(units.requests)
     assert not served.rows("alike", units.requests)
     unworked = {row["workload"]: row["cost"] for row in view.sections["cost_without_work"]}
@@ -251,7 +251,7 @@ def test_workers_with_levels_alike_are_left_out_and_named(served: Served) -> Non
 
 
 @pytest.mark.parametrize("name", CRASHES)
-def test_restarts_are_no_processes(served: Served, name: str) -> None:
+def test_restarts_are_not_counted_as_processes(served: Served, name: str) -> None:
     points, amount = CRASHES[name]
     assert not [note for note in served.ask(units.requests).notes if f"chat/{name}" in note]
     # a fall is a restart from 0

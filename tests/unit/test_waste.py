@@ -1,4 +1,4 @@
-"""A fleet made by hand for each kind of waste: its hours are there and nowhere else, to the second and the cent."""
+"""A fleet made by hand for each kind of waste: only the expected hours are in its bucket, to the second and the cent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.whatif_costs import figures
 
 PRICE = Decimal("1.20")
 
-# A pod in a row, on a node of one GPU (g5.xlarge, $1.20) or four (g6.12xlarge, $4.80) that is there for some hours.
+# One pod per row, on a node with one GPU (g5.xlarge, $1.20) or four (g6.12xlarge, $4.80) that is up for some hours.
 PODS = """
     fleet                           | node        | hours | owner                    | gpus  | held  | runs from | busy
     active                          | g5.xlarge   | 4     | PyTorchJob/bert          | 0     | 0-4   |           | 0-4
@@ -119,7 +119,7 @@ ROWS: dict[str, list[dict[str, str]]] = defaultdict(list)
 for row in table(PODS):
     ROWS[row["fleet"]].append(row)
 FAILED = {"failed_restarted", "failed_while_stalled", "failed_inference_is_active", "ranks"}
-# of slices of 1, 2 and 3 of 7, one is left over on each GPU; of four GPUs one is broken
+# of slices with 1, 2 and 3 of 7 parts, one is left over on each GPU; one of four GPUs is broken
 SLICES = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
 NODES: dict[str, dict[str, Any]] = {
     "starting_unmeasured": {"dcgm": False}, "unmeasured": {"dcgm": False}, "unavailable": {"cordoned": [[at(0), at(4)]]},
@@ -128,7 +128,7 @@ NODES: dict[str, dict[str, Any]] = {
 SPACES = {"StatefulSet/ann-notebook": "labs", "Job/narrow": "other"}
 CLAIM = {"count": 0, "claims": ["shared"], "owner": ["PyTorchJob", "bert"]}
 OTHER_PODS: dict[str, list[dict[str, Any]]] = {
-    # two GPUs are held, and the only one that waits asks for four
+    # two GPUs are held, and the only waiting pod needs four
     "fragmentation_for_who_waits": [
         pod("big", None, [], 0, 6, "queue", count=4, keep_until=at(6), owner=["Job", "big"])
     ],
@@ -140,7 +140,7 @@ Stored = tuple[Config, Store, Period]
 
 
 def described(name: str, rows: list[dict[str, str]]) -> Fleet:
-    """The fleet of these rows, an hour longer than its node."""
+    """The fleet of these rows, one hour longer than its node."""
     pods, util = list(OTHER_PODS.get(name, [])), dict[str, list[list[float]]]()
     for number, row in enumerate(rows):
         gpus = [int(gpu) for gpu in row.get("gpus", "").split()]
@@ -167,21 +167,21 @@ WIDE = {**busy("a", [0], 0, 4, 80), **busy("a", [1], 0, 2, 40)}
 
 
 def cluster(name: str, described: Fleet) -> Fleet:
-    """The fleet under the name of a cluster, beside which others can be in one store."""
-    told = {key: [{**one, "cluster": name} for one in described[key]] for key in ("nodes", "pods")}
-    return {**described, **told, "cluster_label": True}
+    """The fleet with a cluster name, so that one store can have several."""
+    named = {key: [{**one, "cluster": name} for one in described[key]] for key in ("nodes", "pods")}
+    return {**described, **named, "cluster_label": True}
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    """All these fleets in one attributed store, each as a cluster of its own."""
+    """All these fleets in one attributed store, each as its own cluster."""
     folder = tmp_path_factory.mktemp("waste")
     prices = folder / "prices.csv"
     prices.write_text("\n".join([HEADER, *BOOK]) + "\n")
     fleets = [cluster(name, described(name, rows)) for name, rows in ROWS.items()]
-    whole = max(fleets, key=lambda told: told["end"])
+    whole = max(fleets, key=lambda each: each["end"])
     config = write_config(whole, folder, prices)
-    series = [one for told in fleets for one in move(scrape(told, lean=True), told["nodes"][0]["cluster"])]
+    series = [one for each in fleets for one in move(scrape(each, lean=True), each["nodes"][0]["cluster"])]
     claim = allocated("shared", "gpu-0", pool="a")
     claim.labels["cluster"] = "claims"
     store = load(whole, [*series, claim], config, hours_per_window=100)
@@ -192,7 +192,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 @pytest.fixture
 def copied(everything: Stored, tmp_path: Path) -> Stored:
-    """The same store, to put work into."""
+    """A copy of the store that a test may change."""
     config, store, period = everything
     return config, Store(Path(copyfile(store.path, tmp_path / "gpucost.duckdb"))), period
 
@@ -211,7 +211,7 @@ def hours(found: Waste, name: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", table(BUCKETS), ids=lambda case: case["fleet"])
-def test_a_fleet_for_each_bucket(case: dict[str, str], found: Waste) -> None:
+def test_each_fleet_has_its_bucket(case: dict[str, str], found: Waste) -> None:
     name, times = case["fleet"], [part.split() for part in case["buckets"].split(", ")]
     expected = {bucket: float(time) for bucket, time in times}
     assert hours(found, name) == pytest.approx(expected, abs=1e-6)
@@ -222,11 +222,11 @@ def test_a_fleet_for_each_bucket(case: dict[str, str], found: Waste) -> None:
     )
 
 
-def test_buckets_add_up_to_all_cost_and_time(everything: Stored) -> None:
+def test_buckets_add_up_to_cost_and_time(everything: Stored) -> None:
     check_waste(*everything)
 
 
-def test_limits_are_what_the_configuration_says(everything: Stored) -> None:
+def test_configured_limits_apply(everything: Stored) -> None:
     config, store, period = everything
     limits = config.model_copy(
         update={"waste": WasteSettings(forgotten_after="2h", empty_after="1d", target_utilization=1.0)}
@@ -236,8 +236,8 @@ def test_limits_are_what_the_configuration_says(everything: Stored) -> None:
     assert hours(found, "short limits of a node") == {"between_jobs": 4.0}
 
 
-def test_holders_at_the_edge_of_a_period_count(copied: Stored) -> None:
-    """Half an hour without a pod is no empty node, though one of those on both sides is not in the period."""
+def test_pods_just_outside_the_period_count(copied: Stored) -> None:
+    """Half an hour between two pods is not an empty node, even if one of the pods is outside the period."""
     config, store, _ = copied
     found = {}
     for edge, span in (("just before", (2.25, 4)), ("just after", (0, 2.25))):
@@ -248,13 +248,13 @@ def test_holders_at_the_edge_of_a_period_count(copied: Stored) -> None:
     assert found == dict.fromkeys(("just before", "just after"), (pytest.approx(0.25, abs=1e-6), None))
 
 
-def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None:
+def test_work_is_lost_since_the_last_known_epoch(copied: Stored) -> None:
     _, store, _ = copied
     # Failed at 04:00, its last epoch ended at 03:00
     failed = counter("epoch", "p-0")._replace(cluster="failed_restarted")
-    # Failed at 06:00, its last epoch ended at 05:00; from 02:00 to 03:00 another held half of its GPU: it is one pod
+    # Failed at 06:00, its last epoch ended at 05:00; another pod shared its GPU from 02:00 to 03:00: it is one pod
     claims = counter("epoch", "p-0")._replace(cluster="claims")
-    # the first rank counts the epochs of the others
+    # the first rank counts epochs for the others
     ranks = counter("epoch", "p-0")._replace(cluster="ranks")
     series = [
         (failed, [(0.5, 0), (1, 1), (3, 2), (3.9, 2)]), (claims, [(0.5, 0), (1, 1), (5, 2), (5.9, 2)]),
@@ -266,7 +266,7 @@ def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None
     assert hours(found, "claims")["failed_restarted"] == 1.0
     ranks = {"active": 7.0, "failed_restarted": 1.0, "between_jobs": 8.0}
     assert hours(found, "ranks") == ranks
-    # a rank that counts for itself knows better
+    # but a rank's own counter has priority
     own = counter("epoch", "p-1")._replace(cluster="ranks")
     put(store, [(own, [(0.1, 0), (1, 1), (3.9, 1)])], 40, source="other")
     better = ranks | {"active": 5.0, "failed_restarted": 3.0}
@@ -274,7 +274,7 @@ def test_work_is_lost_since_the_last_epoch_that_is_known(copied: Stored) -> None
     check_waste(*copied)
 
 
-def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(copied: Stored, tmp_path: Path) -> None:
+def test_first_log_entry_is_a_completed_epoch(copied: Stored, tmp_path: Path) -> None:
     config, store, _ = copied
     path = tmp_path / "epochs.csv"
     path.write_text(f"workload,cluster,pod,time,unit,value\n,failed_restarted,p-0,{at(2)},epoch,0\n")
@@ -282,20 +282,20 @@ def test_the_first_entry_of_a_log_is_an_epoch_that_was_done(copied: Stored, tmp_
     assert hours(anatomy(*copied, "cluster"), "failed_restarted") == {"active": 2.0, "failed_restarted": 2.0}
 
 
-def test_gpus_that_a_pod_of_several_never_used(everything: Stored) -> None:
+def test_never_used_gpus_of_a_pod_are_counted(everything: Stored) -> None:
     config, store, period = everything
     with store.read() as con:
-        told = waste.build(con, config, Query(period, str(period), clusters=("wide",)))
-    works = {work.namespace: work for work in told.workloads}
+        built = waste.build(con, config, Query(period, str(period), clusters=("wide",)))
+    works = {work.namespace: work for work in built.workloads}
     wide, narrow = works["train"], works["other"]
     names = "gpus_requested gpus_measured gpus_never_used"
-    # a single GPU that idled is no GPU too many
+    # the only GPU of a pod is not one too many, even if idle
     assert [figures(work, names) for work in (wide, narrow)] == ["3 3 1", "1 1 0"]
     assert figures(wide, "workload_type bucket pods") == "training data_stall 1"
 
 
-def test_the_command_filters_and_adds_up_to_the_cost_of_nodes(everything: Stored) -> None:
-    # the fleet of several namespaces
+def test_command_filters_and_adds_up_to_node_cost(everything: Stored) -> None:
+    # the fleet with several namespaces
     where = f"--from 2026-03-10 --to 2026-03-10T04:00Z --cluster named --config {everything[0].path}"
     assert answer(f"waste --workload bert {where}")["totals"]["gpu_hours"] == 4.0
     assert answer(f"waste --namespace labs {where}")["totals"]["cost"] == 4.8
@@ -306,6 +306,6 @@ def test_the_command_filters_and_adds_up_to_the_cost_of_nodes(everything: Stored
     assert alone["totals"]["cost"] == report["totals"]["node_cost"]
 
 
-def test_of_rows_that_cost_the_same_those_without_a_key_are_last() -> None:
+def test_rows_of_equal_cost_without_a_key_are_last() -> None:
     rows = [WasteRow("idle", {"team": team}, Decimal(1), Decimal(2)) for team in (None, "vision", "ads")]
     assert [row.keys["team"] for row in sorted(rows, key=_most_expensive_first)] == ["ads", "vision", None]

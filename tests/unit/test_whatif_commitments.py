@@ -1,4 +1,4 @@
-"""`gpucost whatif buy`, own nodes, and `whatif reserve`, commitments: the cheapest level, what it risks, when it has paid."""
+"""`gpucost whatif buy` (own nodes) and `whatif reserve` (commitments): the cheapest level, its risk, its payback."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ TERMS = {
 }
 
 
-# 8,760 h a year: 87,600 over 2 years are 5 an hour, and 1 an hour as it runs
+# a year has 8,760 h: 87,600 over 2 years are 5 an hour, plus 1 an hour of running cost
 def own_node(price: int) -> Any:
-    """A node that costs 1 an hour as it runs."""
+    """A node with a running cost of 1 an hour."""
     inputs = SimpleNamespace(
         gpus_per_node=8, years=2, purchase_price=Decimal(87600), network_per_node=None, not_given=()
     )
@@ -63,7 +63,7 @@ MONTH, MONTH_OF_DATA = Curve((1.0,), (730.0,)), Evidence(28)
 def use(
     levels: str, offers: str = "", on_demand: str = "10", kind: str = "p5.48xlarge", hours: int = 28 * 24
 ) -> ReservedUse:
-    """Usage by its levels, hour after hour and again from the first: `3x7 1`; offers as `reserved 6, plan 7?`, an old price."""
+    """Usage by levels, repeated hour by hour: `3x7 1`; offers as `reserved 6, plan 7?` (`?` marks an old price)."""
     several: list[float] = []
     for level, _, count in (part.partition("x") for part in levels.split()):
         several += [float(level)] * int(count or 1)
@@ -94,22 +94,22 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, line, strict=True)) for line in table.lines]
 
 
-def test_what_is_used_more_than_the_break_even_is_committed_or_bought() -> None:
-    # of 10 hours, nodes 1, 2 and 3 are in use in 10, 9 and 7; one at 6 needs 80 %
+def test_usage_above_the_break_even_is_committed_or_bought() -> None:
+    # nodes 1, 2 and 3 are in use in 10, 9 and 7 of 10 hours; a node at 6 needs 80 %
     there = use("3x7 2x2 1", "reserved 6")
     commitment, own = committed(there), bought(there.curve)
     (best,) = commitment.figures["best"]
     assert best["instances"] == own.figures["own_nodes"] == 2
     for answer, row in ((commitment, best), (own, own.figures)):
-        # what the third node does is paid by the hour: 67 times in 7 of 10 hours, and in 2 hours more
+        # the third node is paid by the hour: 67 times in 7 of 10 hours, and in 2 more hours
         assert figures(answer, "scenario") == shown(2 * 672 * 6 + 10 * 471)
         assert row["break_even_utilization_percent"] == 60
     used = sum(min(level, 2) for level in there.curve.levels)
     assert best["utilization_percent"] == pytest.approx(100 * used / (2 * 672))
 
 
-# a node is committed from 80 % of the hours and five points over its share of the price on demand, of which 10 is left out;
-# no level is above that of the last week, and nothing that binds is advised on less than four weeks
+# a node is committed if used 80 % of the hours and five points above its share of the on-demand price (10 is excluded);
+# no level is above the last week's, and no commitment is advised on less than four weeks
 ADVICE = """
     usage                     | levels       | hours | offers                           | instances | obligation
     at 7.4 in 80 % of hours   | 0x4 1x16     |   700 | reserved 7.4                     |         1 |      64824
@@ -131,7 +131,7 @@ ADVICE = """
 
 
 @pytest.mark.parametrize("case", table(ADVICE), ids=lambda case: case["usage"])
-def test_what_is_advised(case: dict[str, str]) -> None:
+def test_advised_commitments(case: dict[str, str]) -> None:
     answer = committed(use(case["levels"], case["offers"], hours=int(case["hours"])))
     instances = sum(row["instances"] for row in answer.figures["best"])
     assert shown(instances, answer.figures["obligation"]) == f"{case['instances']} {case['obligation']}"
@@ -147,21 +147,21 @@ def test_prices_over_90_days_old_are_named() -> None:
 
 
 def test_36_hours_of_data_commit_to_nothing() -> None:
-    """The sample's two p5 of 36 hours: printed were 2 for three years, and not what they bind to pay."""
+    """36 hours of two p5 in the sample: two were advised for three years, without their obligation."""
     offers = "reserved 40, three_years 23.777"
     short, answer = (committed(use("2", offers, "55.04", hours=hours)) for hours in (36, 672))
     assert (short.saving, short.figures["obligation"], short.figures["best"]) == (0, 0, [])
     assert short.break_even == ("1.5 days of data: advice that binds for years needs at least 28 days",)
     assert answer.saving == 672 * 2 * (Decimal("55.04") - 40)
-    # three years save more, and stand below: never in the headline
+    # three years save more and are listed below, but never in the headline
     assert listed(rows(answer), "commitment instances obligation") == (
         f"reserved, 1 year, no upfront 2 {2 * 40 * 8760}; reserved, 3 years, no upfront 2 1249719.12"
     )
 
 
-def test_last_week_is_that_of_the_data() -> None:
+def test_last_week_is_the_last_week_with_data() -> None:
     there = use("4x1008 2x168", "reserved 6", hours=1176)
-    # what was not collected after it is no fall
+    # a gap after the data is not a fall in usage
     assert listed(committed(there, evidence=Evidence(42, 6 * 168)).figures["best"], "instances") == "4"
     own, short = bought(there.curve, days=Evidence(49, 7 * 168)), bought(MONTH, days=Evidence(27.9))
     assert [figures(one, "own_nodes obligation") for one in (own, short)] == ["2 175200", "0 0"]
@@ -184,13 +184,13 @@ def test_saving_if_usage_or_prices_change() -> None:
     assert not committed(use("1 0", "reserved 6")).ranges
 
 
-def test_hours_of_a_curve_may_be_parts() -> None:
+def test_curve_may_have_partial_hours() -> None:
     half_hours = counted([(START + HOUR // 2, START + 2 * HOUR, 2.0)], START, START + 5 * HOUR // 2)
     assert half_hours == Curve((1.0, 2.0, 0.0), (1.0, 1.0, 0.5))
 
 
-# Plans of EC2 instances cover a type, others all families. Machines without GPUs, 12 an hour on demand, cost 8 under plans: they
-# fill what GPUs leave of a plan, which is no more than the mean use of GPUs. What is advised, in money an hour, and its saving:
+# EC2 instance plans cover a type, others all families. Machines without GPUs cost 12 an hour on demand and 8 under plans: they
+# fill the rest of a plan next to GPUs, up to the mean usage of GPUs. The expected advice, in money an hour, and its saving:
 PLANS = """
     usage                | kind        | levels | price | offers                   | best           | saving
     plans of two types   | g5.12xlarge | 1      | 10    | reserved 7, ec2_plan 6   | g5.12xlarge 6  | 5376
@@ -211,7 +211,7 @@ PLANS = """
 
 
 @pytest.mark.parametrize("usage", dict.fromkeys(row["usage"] for row in table(PLANS)))
-def test_plans_cover_what_reservations_do_not(usage: str) -> None:
+def test_plans_cover_usage_without_reservations(usage: str) -> None:
     cases = [row for row in table(PLANS) if row["usage"] == usage]
     uses = [use(row["levels"], row.get("offers", ""), row["price"], row["kind"]) for row in cases]
     others = {one.provider: OtherUse(one.on_demand, one.curve) for one in uses if one.instance_type == "cpu"}
@@ -225,7 +225,7 @@ def test_plans_cover_what_reservations_do_not(usage: str) -> None:
     assert shown(answer.saving) == cases[0]["saving"]
 
 
-def test_obligation_of_a_plan_is_of_all_its_hours() -> None:
+def test_obligation_of_a_plan_covers_all_its_hours() -> None:
     one, other = (
         use(levels, "plan 6", kind=f"{family}.12xlarge") for levels, family in (("1 0", "g5"), ("0 1", "g6"))
     )
@@ -235,7 +235,7 @@ def test_obligation_of_a_plan_is_of_all_its_hours() -> None:
         committed(use("1"))
 
 
-def test_commitments_of_options() -> None:
+def test_commitments_from_options() -> None:
     answer = ask(
         "reserve",
         "--nodes 8 --on-demand-price 32 --commitment-discount 1=37.5 --commitment-discount savings_plan:3=60",
@@ -262,7 +262,7 @@ def test_list_prices_of_an_instance() -> None:
     assert cloud * 2 * 2 * 730 == pytest.approx(answer["today"]["cost"])
 
 
-# A node of 24 hours, half of which a pod holds for 12: a finding about it, and the node-hours that may be committed.
+# A node of 24 hours, half of it held by a pod for 12: a finding about it, and the node-hours left for commitments.
 FREED = """
     spot         |                                             | 24
     on_demand    |                                             | 6
@@ -273,7 +273,7 @@ FREED = """
 
 
 @pytest.mark.parametrize(("empty", "workloads", "hours"), text_rows(FREED))
-def test_findings_take_their_hours_out_first(empty: str, workloads: str, hours: str) -> None:
+def test_hours_of_findings_are_subtracted_first(empty: str, workloads: str, hours: str) -> None:
     there = fleet(
         "name | hours | prices | capacity_type\na | 0-24 | 10 | on_demand",
         "node | gpus | hours | workload\na | 4 | 0-12 | Job/train-7",
@@ -286,7 +286,7 @@ def test_findings_take_their_hours_out_first(empty: str, workloads: str, hours: 
     assert shown(demand.uses[0].curve.node_hours, demand.today.cost) == f"{hours} 240"
 
 
-# What is left of the price on demand, and of that of reservations; a savings plan's is as on-demand nodes have it.
+# The remaining percentage of the on-demand and the reserved price; a savings plan is discounted like on-demand nodes.
 DISCOUNTS = """
     [{"gpu_model": "Tesla T4"}]                       | 70 70
     [{"instance_family": "G4dn", "provider": "AWS"}]  | 70 70
@@ -299,7 +299,7 @@ DISCOUNTS = """
 """
 
 
-def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_prices_get_the_discounts_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terms = (("on_demand", "", ""), ("reserved", "1", "no_upfront"))
     place = ("aws", "us-east-1", "", "g4dn.xlarge")
     monkeypatch.setattr(
@@ -326,17 +326,17 @@ def test_list_prices_have_the_discounts_of_nodes(tmp_path: Path, monkeypatch: py
         assert shown(*(100 * after[name] / before[name] for name in ("on_demand", "reserved"))) == left
 
 
-def test_break_even_month_is_where_cumulative_cash_meets() -> None:
-    # what costs 80,000 less at the end of its life does not meet within it, though it saves
+def test_break_even_month_is_when_cumulative_cash_is_equal() -> None:
+    # a node with a saving of 80,000 only at the end of its life has no break-even within it
     answer, kept = bought(MONTH), bought(MONTH, "5", 2)
-    # a month in the cloud is 7,300, the node as it runs 730: 87,600 / 6,570 = 13.3
+    # a month in the cloud costs 7,300, running the node 730: 87,600 / 6,570 = 13.3
     assert figures(answer, "break_even_month monthly_cash_saving") == "14 6570"
-    # what never pays: at 5 an hour a month is 3,650, and 87,600 / 2,920 = 30 months, after its life
+    # never paid back: at 5 an hour a month costs 3,650, and 87,600 / 2,920 = 30 months, after its life
     assert figures(bought(MONTH, cloud="5"), "own_nodes saving break_even_month") == "0 0 None"
     assert kept.figures["break_even_month"] is None and kept.saving > 0
 
 
-def test_usage_of_the_store_counts_in_own_nodes() -> None:
+def test_stored_usage_is_converted_to_own_nodes() -> None:
     there = fleet(
         """
         name | gpus | hours | prices | capacity_type | gpu_model
@@ -346,7 +346,7 @@ def test_usage_of_the_store_counts_in_own_nodes() -> None:
         "node | gpus | hours\na | 4 | 0-24\nb | 4 | 0-12",
         START,
     )
-    # 360 for 192 GPU-hours; of a team, which holds half of b, 300 for 144
+    # 360 for 192 GPU-hours; for a team that holds half of b, 300 for 144
     for is_narrowed, right in ((False, "24 1.5 15"), (True, "18 1 16.66666667")):
         usage = Usage(there, "USD", "a test", "", is_narrowed=is_narrowed)
         curve, cloud = cloud_usage(usage, PERIOD, "A100", 8)
@@ -358,7 +358,7 @@ def test_usage_of_the_store_counts_in_own_nodes() -> None:
 OPTIONS = "-q --purchase-price 280000 --gpu-watts 700 --years 4 --price-per-kwh 0.12"
 
 
-def test_own_nodes_of_options() -> None:
+def test_own_nodes_from_options() -> None:
     answer = ask("buy", f"{OPTIONS} --nodes 4 --on-demand-price 55")
     # 280,000 over 35,040 h, and 5.6 kW at 0.12
     assert figures(answer, "today own_nodes obligation") == "160600 4 1120000"
@@ -370,7 +370,7 @@ def test_own_nodes_of_options() -> None:
     assert "staff_per_year" in missing["unit"]
 
 
-def test_price_book_comes_before_list_prices(tmp_path: Path) -> None:
+def test_price_book_has_priority_over_list_prices(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[prices]\nbook = "prices.csv"\n')
     (tmp_path / "prices.csv").write_text("instance_type,price_per_hour,currency\np5.48xlarge,40,USD\n")
     place = "--instance-type p5.48xlarge --region us-east-1"

@@ -1,4 +1,4 @@
-"""`gpucost whatif move`: work elsewhere where it costs clearly less, and downloads at every start against a cache."""
+"""`gpucost whatif move`: work in another place if clearly cheaper, and a cache instead of a download at every start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOME = place("1", region="us-east-1")
 
 
 def work(name: str, hours: float, paid: float, *places: ListedPrice) -> Work:
-    """Work at home, where a node of 8 GPUs costs 8 on spot."""
+    """Work in its current place, with nodes of 8 GPUs at 8 on spot."""
     price, cost = Price(Decimal(8), "test"), Decimal(paid)
     return Work(name, price, hours, 8.0, 2, places, cost, cost)
 
@@ -65,13 +65,13 @@ WORTH = """
 
 
 @pytest.mark.parametrize(("price", "expected"), text_rows(WORTH))
-def test_worth_it_at_seventy_percent_of_the_primary_and_less_than_today(price: str, expected: str) -> None:
+def test_place_is_worth_it_at_seventy_percent_and_below_today(price: str, expected: str) -> None:
     answer = moved(place(price), cash=int(expected.split()[0]))
     is_worth_it = places_in(answer)[0]["is_worth_it"]
     assert f"{figures(answer, 'today scenario')} {is_worth_it}" == expected
 
 
-def test_old_prices_are_listed_last_and_move_nothing() -> None:
+def test_old_prices_are_listed_last_and_move_no_work() -> None:
     old = place("0.3", "gcp", "us-east1", price_as_of=date(2025, 1, 31), is_stale=True)
     answer, alone = moved(old, place("0.5")), moved(old)
     assert [row["where"] for row in places_in(answer)] == ["aws us-west-2", "gcp us-east1"]
@@ -91,11 +91,11 @@ def test_data_and_waiting_are_counted() -> None:
     assert answer.figures["best"]["the work"] == "gcp us-central1"
     assert figures(answer, "today scenario") == shown(800, cost["gcp us-central1"])
     assert answer.time[0].startswith("Each start waits 30 min longer, 1.0 h in total")
-    # up to 560 it is worth it: the nodes there cost 323.2 of 373.2
+    # worth it up to 560: nodes there cost 323.2 of 373.2
     assert f"rises by {(560 - 373.2) / 323.2 * 100:.1f} %" in answer.break_even[0]
 
 
-def test_data_is_shared_by_gpu_hours() -> None:
+def test_data_is_split_by_gpu_hours() -> None:
     works = [work(name, hours, hours, place("0.5")) for name, hours in (("a", 800), ("b", 2400))]
     moving = Moving(egress_gb=Decimal(400), egress_price_per_gb=Decimal(1), wait_minutes=30.0)
     answer = move.answer(works, moving, Position(Decimal(3200), "USD"), USE, period="a test")
@@ -105,7 +105,7 @@ def test_data_is_shared_by_gpu_hours() -> None:
     assert answer.time[0].endswith("2.0 h in total")
 
 
-def test_work_moves_to_named_clouds_alone() -> None:
+def test_work_moves_only_to_the_named_clouds() -> None:
     places = (place("0.5"), place("0.4", "gcp", "us-central1"))
     for clouds, elsewhere in (((), "gcp us-central1; aws us-west-2"), (("GCP",), "gcp us-central1")):
         assert listed(places_in(moved(*places, to_provider=clouds)), "where") == elsewhere
@@ -114,7 +114,7 @@ def test_work_moves_to_named_clouds_alone() -> None:
 
 
 def on_nodes(nodes: str, pods: str = "") -> Fleet:
-    """Nodes that a pod each holds whole, or these."""
+    """Nodes that are each filled by one pod, or by the given pods."""
     there = fleet(f"name | prices | capacity_type | gpu_model | hours\n{nodes}", "", PERIOD.start_ms)
     each = "\n".join(
         f"{node.name} | Job/x | 8 | 0-{shown(node.hours)} | {node.name} | default" for node in there.nodes
@@ -123,22 +123,22 @@ def on_nodes(nodes: str, pods: str = "") -> Fleet:
     return Fleet(there.nodes, fleet("name | hours\nx | 0-1", text, PERIOD.start_ms).pods)
 
 
-def test_work_of_the_store_by_gpu_and_kind() -> None:
+def test_stored_work_by_gpu_and_capacity_type() -> None:
     there = on_nodes(
         "s | 8 | spot | A100 | 0-10\no | 24 | on_demand | A100 | 0-10\nt | 4 | on_demand | T4 | 0-10"
     )
-    # too small, and another model
+    # too few GPUs, and another model
     others = [place("0.3", "oci", gpu_count=Decimal(4)), place("0.2", "gcp", gpu_model="L4")]
     works, findings = move.works_of(there, [*others, place("0.5"), HOME])
-    # both are held against what spot costs there
+    # both are compared with the spot price in that place
     assert listed(works, "name gpu_hours paid cash") == (
         "A100 aws us-east-1 on demand 80 240 240; A100 aws us-east-1 on spot 80 80 80"
     )
     assert [work.primary.per_node_hour for work in works] == [8, 8]
-    # the region of the work is no place elsewhere
+    # the region of the work is not another place
     assert [[row.region for row in work.places] for work in works] == [["us-west-2"], ["us-west-2"]]
     assert findings == ["T4 aws us-east-1 on demand: its spot price is unknown; 40.00 stays in place"]
-    # starts are counted in the largest pods; a place without a price is none
+    # starts are counted in the largest pods; a place without a price is skipped
     there = on_nodes(
         "n | 8 | on_demand | A100 | 0-1\nm | 8 | on_demand | T4 | 0-1",
         "n | Job/x | 2 | 0-1 | 2 | default\nn | Job/x | 4 | 0-1 | 4 | default",
@@ -149,8 +149,8 @@ def test_work_of_the_store_by_gpu_and_kind() -> None:
     assert move.works_of(there, [free])[0] == []
 
 
-def test_what_is_paid_anyway_moves_nowhere() -> None:
-    """A commitment, a capacity block and an own machine are paid wherever the work runs."""
+def test_capacity_paid_anyway_does_not_move() -> None:
+    """A commitment, a capacity block and an own machine are paid in any place."""
     there = on_nodes(
         """plan | 24 committed | on_demand | A100 | 0-1
         block | 24 | capacity_block | A100 | 0-1
@@ -174,17 +174,17 @@ def test_what_is_paid_anyway_moves_nowhere() -> None:
     assert sum("stays on the bill in any place" in text for text in answer.findings) == 2
 
 
-# Once 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30
-def test_hundred_gb_on_fifty_nodes_for_thirty_days() -> None:
+# One download of 100 GB at 0.09, and 100 GB kept for 720 of 730 hours at 0.30
+def test_cache_of_100_gb_for_50_starts_a_day() -> None:
     answer = ask("move", "--gb-per-start 100 --starts-per-day 50 --price-per-gb 0.09")
     assert figures(answer, "today starts") == "13500 1500"
     assert answer["scenario"]["cost"] == pytest.approx(9 + 30 * 720 / 730, abs=1e-6)
 
 
-# 100 GB for 9 dollars a download, kept for 30 a month of 730 hours; each start reads at `read` a GB
+# 100 GB at 9 dollars a download, stored for 30 per month of 730 hours; each start reads at `read` a GB
 CACHES = """
     data         | starts | read | today | scenario    | break-even
-    what pays    | 1      |    0 |   270 | 38.5890411  | 4.287671
+    worth it     | 1      |    0 |   270 | 38.5890411  | 4.287671
     rarely       | 0.1    |    0 |    27 | 27          | 4.287671
     cheap reads  | 10     | 0.01 |  2700 | 338.5890411 | 4.82363
     costly reads | 10     | 0.09 |  2700 | 2700        | None
@@ -192,7 +192,7 @@ CACHES = """
 
 
 @pytest.mark.parametrize("case", table(CACHES), ids=lambda case: case["data"])
-def test_a_cache_is_for_what_pays(case: dict[str, str]) -> None:
+def test_cache_only_if_it_saves(case: dict[str, str]) -> None:
     reads = Decimal(case["read"])
     transfer = Transfer(Decimal(100), float(case["starts"]), cache_read_price_per_gb=reads)
     expected = " ".join(case[name] for name in ("today", "scenario", "break-even"))

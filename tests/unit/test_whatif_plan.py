@@ -1,4 +1,4 @@
-"""Plans: the shipped example to the cent, what is wrong with a file, and that no saving counts twice."""
+"""Plans: the shipped example to the cent, errors in files, and no saving counted twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Told = TypeVar("Told", bound=BaseModel)
 
 
 def told(kind: type[Told], line: str) -> Told:
-    """A group or a step by its keys and numbers; `groups` are parted by commas."""
+    """A group or a step from its keys and numbers; `groups` are separated by commas."""
     keys: dict[str, Any] = dict(words(line))
     for key, value in keys.items():
         if key != "name":
@@ -57,7 +57,7 @@ def example(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_example_to_the_cent(example: Path) -> None:
+def test_example_plan_to_the_cent(example: Path) -> None:
     undisturbed = example.read_text().replace("= 1.17\n", "= 1.17\ninterruptions_per_hour = 0\n")
     example.write_text(undisturbed)
     answer = ask("plan", str(example))
@@ -73,7 +73,7 @@ def test_the_example_to_the_cent(example: Path) -> None:
     assert_refused("plan", f"{example} --month 2026-10", "leave the period out")
 
 
-# What stands in the example, what takes its place, and what is said of it
+# A text of the example, its replacement, and the resulting message
 WRONG = r"""
     old                       | new                              | message
     ways = 4                  | way = 4                          | line 27 in \[\[steps\]\] 1: unknown key 'way'
@@ -95,7 +95,7 @@ WRONG = r"""
 
 
 @pytest.mark.parametrize("case", table(WRONG), ids=lambda case: case.get("new", f"no {case['old']}"))
-def test_what_is_wrong_is_said_with_its_line(example: Path, case: dict[str, str]) -> None:
+def test_errors_in_a_plan_name_their_line(example: Path, case: dict[str, str]) -> None:
     text = example.read_text()
     assert case["old"] in text
     example.write_text(text.replace(case["old"], case.get("new", "").replace("; ", "\n")))
@@ -120,7 +120,7 @@ def of_store(fleets: Mapping[str, Fleet], hours: float = 10, others: tuple[Pod, 
 STORED = Group(name="x", teams=["x"])
 
 
-def test_stored_groups_at_their_own_prices_and_no_pod_twice() -> None:
+def test_stored_groups_have_their_own_prices_and_count_each_pod_once() -> None:
     there = fleet(
         "name | hours | prices\nn | 0-100 | 24, 48 from 50",
         "node | workload | gpus | hours | uid | team\nn | Job/a | 2 | 0-100 | a | x\nn | Job/b | 1 | 0-10 | b | x",
@@ -141,11 +141,11 @@ def test_spot_pays_for_interruptions() -> None:
     )
     (rate,) = (one for one in measured.assumptions if one.name.endswith("interruptions"))
     assert "measured traces" in rate.source
-    # a step states the keys of its kind alone
+    # a step states only the keys of its kind
     keys = {"price_per_gpu_hour", "interruptions_per_hour", "checkpoint_minutes"}
     assert {f"step 1, spot: {key}" for key in keys} <= {one.name for one in result.assumptions}
     assert not any(one.name.endswith(("change", "groups")) for one in result.assumptions)
-    # exact cost of exponential interruptions: an hour or 30 minutes of work, 2.5 to save it, 12 to go on
+    # exact cost of exponential interruptions: an hour or 30 minutes of work, 2.5 to save it, 12 to resume
     for of, hourly, work in ((result, 0.1, 1.0), (measured, float(rate.value or 0), 0.5)):
         longer = math.exp(hourly * 0.2) * math.expm1(hourly * (work + 2.5 / 60)) / (hourly * work)
         assert of.time == (f"Step 1 (spot of g): work takes up to {longer:.3f} times as long.",)
@@ -153,8 +153,8 @@ def test_spot_pays_for_interruptions() -> None:
         assert float(of.scenario.cost) == pytest.approx(200 * longer, rel=1e-6)
 
 
-def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
-    # 4 GPUs around the clock and 4 for half of 730 hours, at $3; committed at $2: worth it from two thirds of the hours on
+def test_commitment_covers_the_base_and_remains_if_usage_falls() -> None:
+    # 4 GPUs around the clock and 4 for half of 730 hours, at $3; committed at $2: worth it from two thirds of the hours
     base, half = (
         told(Group, f"{one} gpus_per_pod=4 price_per_gpu_hour=3")
         for one in ("name=b hours=730", "name=h hours=365")
@@ -169,7 +169,7 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
     assert figures(six, "scenario scenario.gpu_hours") == expected
     alone = both.model_copy(update={"groups": ["b"]})
     for steps, cost in (
-        # half of each day off, and 5 minutes to provision: nothing is worth a commitment, and no later step makes one cheaper
+        # half of each day off, and 5 minutes to provision: no commitment is worth it, and no later step makes one cheaper
         ([told(Schedule, "groups=b active_percent=50"), alone], 4380 + 3 * 4 * 730 / 24 / 12),
         ([alone, told(Schedule, "groups=b active_percent=50")], 5840),
         ([alone.model_copy(update={"price_per_gpu_hour": D(3)})], 8760),
@@ -177,7 +177,7 @@ def test_a_commitment_takes_the_base_and_stays_when_use_goes() -> None:
         assert figures(answer_to(base, *steps), "today scenario") == shown(8760, cost)
 
 
-def test_no_commitment_is_advised_on_few_days_and_none_covers_what_is_committed() -> None:
+def test_no_commitment_is_advised_on_few_days_or_for_committed_nodes() -> None:
     step = told(Reserve, "groups=x price_per_gpu_hour=1")
     nodes = "name | hours | prices\nn | 0-36 | 2\nm | 0-36 | 2 committed"
     there = fleet(
@@ -188,7 +188,7 @@ def test_no_commitment_is_advised_on_few_days_and_none_covers_what_is_committed(
     result = answer_to(STORED, step, context=of_store({"x": there}, 36))
     assert figures(result, "today scenario obligation") == "144 144 0"
     assert any("1.5 days of data" in finding for finding in result.findings)
-    # with a number it is what the plan wants: one of the two nodes is paid in any case
+    # a number in the plan is binding: one of the two nodes is paid in any case
     both = answer_to(STORED, step.model_copy(update={"gpus": 2}), context=of_store({"x": there}, 36))
     assert both.scenario.cost == 72 + 2 * 36
     with pytest.raises(DataError, match="none of its GPUs are on demand"):
@@ -205,25 +205,25 @@ STEPS: dict[str, Step] = {
     # half of each day with 5 minutes to provision
     "schedule": told(Schedule, f"groups=x active_percent={50 - 500 / 60 / 24}"),
 }
-# four pods of one GPU: on one node of four they free GPUs and the node stays; on nodes of their own three nodes go
+# four pods of one GPU: on one node of four they only free GPUs; on separate nodes three nodes are removed
 STORED_STEPS = """
     share on one node                  | 4 | 8 on_demand                           | 0 0 0 0 |   | share | 80 0
     share on four                      | 1 | 8 on_demand, 8 on_demand, 8 on_demand, 8 on_demand | 0 1 2 3 | | share | 320 240
     share on two nodes of two          | 2 | 8 on_demand, 8 on_demand              | 0 0 1 1 |   | share | 160 80
     other pods keep one of two         | 2 | 8 on_demand, 8 on_demand              | 0 0 1   | 1 | share | 120 0
-    what is on spot or reserved stays  | 1 | 2 spot, 2 on_demand, 2 reserved       | 0 1 2   |   | spot  | 60 10
-    what is paid anyway stays          | 1 | 1_committed on_demand, 2 on_demand    | 0 1     |   | spot  | 30 10
+    nodes on spot or reserved stay     | 1 | 2 spot, 2 on_demand, 2 reserved       | 0 1 2   |   | spot  | 60 10
+    nodes that are paid anyway stay    | 1 | 1_committed on_demand, 2 on_demand    | 0 1     |   | spot  | 30 10
     own machines stay                  | 1 | 2 on_demand own, 2 on_demand          | 0 1     |   | spot  | 40 10
     pods that fill their node move it  | 2 | 8 on_demand                           | 0 0     |   | spot  | 80 60
     and so do pods that hold a part    | 4 | 8 on_demand                           | 0 0     | 0 | spot  | 40 20
     a whole node is off                | 1 | 8 on_demand                           | 0       |   | schedule | 80 40
     a part of a node is not            | 4 | 8 on_demand                           | 0 0     |   | schedule | 40 0
-    nor is what is paid anyway         | 1 | 1_committed on_demand, 2 on_demand    | 0 1     |   | schedule | 30 10
+    nor is a node that is paid anyway  | 1 | 1_committed on_demand, 2 on_demand    | 0 1     |   | schedule | 30 10
 """
 
 
 @pytest.mark.parametrize(("gpus", "nodes", "pods", "others", "step", "costs"), named_rows(STORED_STEPS))
-def test_steps_of_stored_groups_save_what_their_what_ifs_do(
+def test_steps_of_stored_groups_save_as_much_as_their_what_ifs(
     gpus: str, nodes: str, pods: str, others: str, step: str, costs: str
 ) -> None:
     kinds = [node.replace(" ", " | ", 1).replace("_committed", " committed") for node in nodes.split(", ")]
@@ -248,7 +248,7 @@ def test_steps_of_stored_groups_save_what_their_what_ifs_do(
     assert any("no cash" in text for text in result.findings) == (result.saving == 0)
 
 
-# A step, a group, and options of the what-if that state the same; a GPU costs 3 an hour
+# A step, a group, and the equivalent options of the what-if; a GPU costs 3 an hour
 SAME = """
     step                                                | group               | options
     spot interruptions_per_hour=0.1 checkpoint_minutes=60 | pods=1 | --interruptions-per-hour 0.1 --checkpoint-minutes 60
@@ -280,7 +280,7 @@ def test_plan_with_one_step_agrees_with_its_what_if(case: dict[str, str]) -> Non
         assert figures(planned, "obligation") == figures(found, "obligation")
 
 
-# two runs on two nodes at once, a gang; a sweep that starts over; a notebook
+# two simultaneous runs on two nodes, a gang; a sweep that starts over; a notebook
 MIXED = """
     node | workload            | gpus | hours  | uid | workload_type | resumes
     n0   | PyTorchJob/run      | 8    | 0-60   | a   |               | yes
@@ -310,7 +310,7 @@ def test_plan_with_one_step_agrees_with_the_what_if_of_stored_usage() -> None:
     levels = {pod.key: Level(1, 1, 0.0, 0.15, 0.15) for pod in usage.fleet.pods}
     shared = share_answer(usage, Sizing(), levels, {})
     planned = answer_to(STORED, STEPS["share"], context=Context("USD", {"x": usage}, "October 2026", 100))
-    # 19 pods on 5 GPUs of one node: two of three nodes are empty by that, and one is needed
+    # 19 pods on 5 GPUs of one node: two of three nodes become empty, and one is needed
     assert figures(shared, "today scenario") == figures(planned, "today scenario") == "5700 3300"
 
 
@@ -318,7 +318,7 @@ def test_plan_with_one_step_agrees_with_the_what_if_of_stored_usage() -> None:
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 99), st.integers(1, 99)), min_size=1, max_size=12),
     st.integers(1, 20),
 )
-def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]], gpus: int) -> None:
+def test_commitment_counts_each_gpu_hour_once(pods: list[tuple[int, int, int]], gpus: int) -> None:
     nodes = [
         Node(str(at), g, a * H, (a + n) * H, (Price(Decimal(g), "plan"),), instance_type="p5")
         for at, (g, a, n) in enumerate(pods)
@@ -334,7 +334,7 @@ def test_a_commitment_counts_no_gpu_hour_twice(pods: list[tuple[int, int, int]],
     assert float(result.scenario.cost) == pytest.approx(gpus * 100 + over)
 
 
-def test_described_groups_run_when_stored_ones_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_described_groups_run_at_the_time_of_stored_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = 500_000 * H
     there = fleet("name | hours | prices\nn | 0-10 | 8", "", begin)
     context = replace(of_store({"x": there}), start_ms=begin)

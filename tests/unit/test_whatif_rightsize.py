@@ -1,4 +1,4 @@
-"""Fewer GPUs for the same work: activity, memory and cash; activity of pods by their samples."""
+"""Fewer GPUs for the same work: activity, memory and cash; activity of pods from their samples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def offer(model: str, per_gpu: str, gpus: int = 8, kind: str = "") -> Node:
     return Node("", gpus, 0, 0, (price,), instance_type=kind or f"{model}-box", **place)
 
 
-def test_activity_and_memory_decide_how_many_gpus() -> None:
+def test_number_of_gpus_follows_activity_and_memory() -> None:
     there = on_nodes(
         "n | 8 | 0-100 | 24", "n | Job/batch | 4 | 0-100 | a\nn | Deployment/api | 4 | 0-100 | b"
     )
@@ -53,16 +53,16 @@ def test_activity_and_memory_decide_how_many_gpus() -> None:
         move = Sizer(usage, Limits(), facts_once(), {place_of(HALF): offers or [HALF]}).move(load)
         return move and move.gpus
 
-    # batch work keeps the GPUs that it uses, however busy they are
+    # batch work keeps its used GPUs at any utilization
     assert [gpus(job), gpus(replace(job, high=0.1))] == [4, 4]
-    # 4 x 90 % x 1.1 / 0.8 = 4.95 GPUs are more than a half box has; 4 x 33,000 MiB and the margin fill four
+    # 4 x 90 % x 1.1 / 0.8 = 4.95 GPUs do not fit a half box; 4 x 33,000 MiB plus the margin fill four
     assert [gpus(service), gpus(service, big), gpus(service, big, HALF)] == [None, 5, 5]
     assert gpus(replace(service, high=0.6)) == 4 and gpus(replace(service, high=0.3)) == 2
     quiet = replace(service, high=0.1)
     assert [gpus(replace(quiet, memory_mib=memory)) for memory in (33_000, None, 10_000)] == [4, 4, 2]
 
 
-def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
+def test_collected_prices_replace_shipped_ones(tmp_path: Path) -> None:
     found, store = [], Store(tmp_path / "s.duckdb")
     discounts = [{"percent": 25, "purchase_option": "on_demand"}]
     for price, rules in ((None, []), ("16", []), (None, discounts)):
@@ -78,9 +78,9 @@ def test_collected_prices_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
     key = ("us-east-1", "p4d.24xlarge", "on_demand")
     prices = [offers[key].prices[0].per_node_hour for offers in found]
     assert prices[0] > 16 and prices[1:] == [16, 12]
-    # parts of GPUs are no offers
+    # parts of GPUs are not offered
     assert min(o.gpus for o in found[0].values()) == 1
-    # the fleet's own prices win over both
+    # the fleet's own prices have priority over both
     own = on_nodes("n | 8 | 0-100 | 24", "n | Job/x | 1 | 0-1 | a").nodes
     offers = [offer(A100, "9", kind="box"), offer(H100, "6")]
     assert merge(own, offers) == [*own, offers[1]]
@@ -94,7 +94,7 @@ def on_nodes(nodes: str, pods: str) -> Fleet:
 
 
 def sized(there: Fleet, level: Level | None, *offers: Node, others: str = "") -> Answer:
-    """The answer if all pods were used like this; `others` hold GPUs of the same nodes."""
+    """The answer if all pods had this level; `others` hold GPUs of the same nodes."""
     held = on_nodes("x | 1 | 0-1 | 1", others).pods if others else ()
     usage = Usage(there, "USD", "test", "all", is_narrowed=bool(others), others=held)
     levels = {pod.key: level for pod in there.pods if level}
@@ -103,8 +103,8 @@ def sized(there: Fleet, level: Level | None, *offers: Node, others: str = "") ->
 
 facts_once = cache(load_facts)
 HALF = offer(A100, "3", 4, "half-box")
-# A job a node for ten hours, on nodes at 24 an hour; the smaller type has four GPUs at 12. A job that uses 4 of a node's 8 GPUs
-# still needs a node; two of them fit on one. What others hold stays: a job on it has 4 GPUs, another goes to a smaller type
+# One job per node for ten hours, on nodes at 24 an hour; the smaller type has four GPUs at 12. A job that uses 4 of 8 GPUs
+# still needs a node; two of them fit on one. Other pods stay: a job next to them has 4 GPUs, another moves to a smaller type
 CASH = """
     nodes             | names | hours | gpus | used | offers | others | today, cash, freed
     half a node       | n     | 0-100 |    4 |    2 |        |        | 120 0 60
@@ -116,7 +116,7 @@ CASH = """
 
 
 @pytest.mark.parametrize("case", table(CASH), ids=lambda case: case["nodes"])
-def test_cash_is_of_nodes_that_become_empty(case: dict[str, str]) -> None:
+def test_cash_comes_only_from_empty_nodes(case: dict[str, str]) -> None:
     names, gpus, used = case["names"].split(), int(case["gpus"]), int(case["used"])
     there = on_nodes(
         "\n".join(f"{name} | 8 | {case['hours']} | 24" for name in names),
@@ -129,14 +129,14 @@ def test_cash_is_of_nodes_that_become_empty(case: dict[str, str]) -> None:
     assert f"requests {gpus} GPUs and never used more than {used}" in " ".join(answer.findings)
 
 
-def test_gpus_that_are_never_busy_go_if_the_others_always_are() -> None:
+def test_never_busy_gpus_are_removed_if_the_others_are_always_busy() -> None:
     there = on_nodes("n | 8 | 0-100 | 24", "n | Job/wide | 4 | 0-10 | n")
     answer = sized(there, Level(4, 2, 9.9, 0.5, 1.0, None))
     assert figures(answer, "today saving freed_capacity_cost") == "120 0 60"
 
 
-def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
-    """Two GPUs that hold 37,000 of 40,960 MiB, one of them never busy: both are in use; one could do, with work."""
+def test_preallocated_memory_is_in_use_and_reducing_it_needs_work() -> None:
+    """Two GPUs with 37,000 of 40,960 MiB in use, one of them never busy: one would be enough, with some work."""
     there = on_nodes("n | 2 | 0-100 | 6", "n | Deployment/llm | 2 | 0-10 | a")
     level = Level(2, 2, 9.9, 0.3, 0.6, 37_000, busy_devices=1, has_fixed_memory=True)
     answer = sized(there, level)
@@ -145,12 +145,12 @@ def test_preallocated_memory_is_in_use_and_less_of_it_needs_work() -> None:
     assert figures(answer, f"{names} needs_work_freed_capacity_cost") == "0 0 0 30"
     assert not any("never used" in finding for finding in answer.findings)
     assert answer.findings[0].startswith("Needs work, not counted above: 0.00 USD more, and 30.00")
-    # memory that grows with the load is needed, and so is a part of the GPU that no server preallocates
+    # memory that grows with the load is needed, and so is a fraction that no server preallocates
     for other in (replace(level, has_fixed_memory=False), replace(level, high_memory_mib=20_000)):
         assert sized(there, other).figures["needs_work_freed_capacity_cost"] == 0
 
 
-def test_pods_that_were_not_measured_are_refused() -> None:
+def test_unmeasured_pods_are_refused() -> None:
     with pytest.raises(GpucostError, match="measured"):
         sized(on_nodes("n | 8 | 0-100 | 24", "n | Deployment/api | 1 | 0-100 | a"), None)
 
@@ -160,7 +160,7 @@ PERIOD = Period(datetime.fromtimestamp(360_000, UTC), datetime.fromtimestamp(367
 
 
 def _insert(con: Any, series: int, metric: str, gpu: str, values: list[float]) -> None:
-    """An hour of one sample a minute."""
+    """One hour with one sample a minute."""
     labels = {"exported_namespace": "ns", "exported_pod": "p", "UUID": gpu}
     con.execute("INSERT INTO series VALUES ($1, $1, 's', 'c', $2, $3)", [series, metric, labels])
     _block(con, series, 100, values)
@@ -176,7 +176,7 @@ def _block(con: Any, series: int, hour: int, values: list[float]) -> None:
 
 @pytest.fixture
 def pod() -> Iterator[Any]:
-    """A pod with two GPUs for two hours: one idle from minute 10 to 40 of the first hour, the other from 20 on."""
+    """A pod with two GPUs for two hours: one idle from minute 10 to 40 of the first hour, the other from minute 20."""
     with scratch_store() as con:
         con.execute(
             "INSERT INTO allocations"
@@ -191,18 +191,18 @@ def pod() -> Iterator[Any]:
 
 
 def _idle(con: Any, at_least_ms: int = 0) -> list[tuple[float, float]]:
-    """Minutes from the begin of the pod."""
+    """Minutes since the start of the pod."""
     load_activity(con, load_config(None).activity)
     rows = read_idle(con, PERIOD, at_least_ms)
     return [((row["from_ms"] - 100 * H) / MINUTE, (row["to_ms"] - 100 * H) / MINUTE) for row in rows]
 
 
-def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
+def test_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
     assert (_idle(pod), _idle(pod, 21 * MINUTE)) == ([(20, 40)], [])
-    # nor if one of three is not measured
+    # not idle if one of three is not measured
     pod.execute("UPDATE allocations SET gpus = 3, units = 3")
     assert _idle(pod) == []
-    # a pod with all GPUs of its node needs no label
+    # the series of a pod with all GPUs of its node need no pod label
     pod.execute(
         "UPDATE allocations SET gpus = 2, units = 2;"
         " UPDATE series SET labels = MAP {'UUID': labels['UUID'], 'Hostname': 'node-1'}"
@@ -217,7 +217,7 @@ def test_a_pod_is_idle_while_all_its_gpus_are(pod: Any) -> None:
     assert _idle(pod) == []
 
 
-def test_a_sample_speaks_until_the_next_or_for_one_interval_where_that_is_far(pod: Any) -> None:
+def test_sample_is_valid_until_the_next_or_for_one_interval(pod: Any) -> None:
     pod.execute(
         "UPDATE allocations SET gpus = 1, units = 1; DELETE FROM blocks; DELETE FROM series WHERE series_id > 1"
     )
@@ -229,19 +229,19 @@ def test_a_sample_speaks_until_the_next_or_for_one_interval_where_that_is_far(po
 def test_levels_with_memory(pod: Any) -> None:
     load_activity(pod, load_config(None).activity)
     (row,) = read_levels(pod, PERIOD)
-    # memory by its maximum
+    # the maximum of memory
     assert figures(row, "devices active_devices high_memory_mib") == "2 2 1059"
     assert row["mean"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)
     assert row["high"] == pytest.approx(0.9) == max(high for _, high in row["hours"])
 
 
-def test_what_ends_by_itself() -> None:
+def test_only_jobs_are_batch_work() -> None:
     names = ("StatefulSet/jupyter-eve", "Job/x", "PyTorchJob/x", "Deployment/x")
     assert [is_batch(Pod("n", name, 1, 0, 1)) for name in names] == [False, True, True, False]
 
 
-def test_a_gpu_that_holds_a_model_in_memory_is_in_use(tables: Tables) -> None:
-    """Two GPUs of 37,000 MiB, one of them at 3 %: both hold the model. A third has no more than while no pod held it."""
+def test_gpu_with_a_model_in_memory_is_in_use(tables: Tables) -> None:
+    """Two GPUs with 37,000 MiB, one of them at 3 %: both have the model. A third uses no more than its empty baseline."""
     tables.add("allocations: allocation_id, cluster, uid", "1, 'c', 'u'")
     device = (
         "allocation_id INT, series_id INT, device VARCHAR, kind VARCHAR, scale DOUBLE, held_from_ms BIGINT"

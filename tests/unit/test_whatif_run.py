@@ -1,4 +1,4 @@
-"""What all what-if commands share: options, those that are refused, and today's cost, which is the report's."""
+"""Common behavior of all what-if commands: options, refused options, and today's cost, equal to the report's."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tests.unit.whatif_costs import assert_refused
 SCOPE = {"teams", "namespaces", "workloads", "clusters"}
 TIME = {"month", "start", "end", "last"}
 SHARED = SCOPE | TIME | {"format", "target", "config", "store", "quiet", "verbose", "profile"}
-# a plan names whose usage it reads group by group
+# a plan sets the scope of each of its groups
 WITHOUT = {"plan": SCOPE}
 
 
-def test_every_what_if_takes_the_shared_options() -> None:
+def test_every_what_if_has_the_shared_options() -> None:
     program: Any = typer.main.get_command(app)
     for name, command in program.commands["whatif"].commands.items():
         taken = {parameter.name for parameter in command.params}
         assert taken & SHARED == SHARED - WITHOUT.get(name, set()), name
 
 
-def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
+def test_zero_counts_as_given_and_an_omitted_flag_does_not() -> None:
     found = answer("whatif spot --on-demand-price 32 --spot-price 12 --restart-minutes 0")
     stated = {one["name"]: (one["value"], one["source"]) for one in found["assumptions"]}
     assert (stated["restart (provision, pull, load)"], stated["kept on demand"]) == (
@@ -44,7 +44,7 @@ def test_a_zero_is_given_and_a_flag_or_list_left_out_is_not() -> None:
     )
 
 
-def test_today_of_a_fleet_or_cluster_has_what_no_pod_held(demo: Config) -> None:
+def test_today_of_a_fleet_or_cluster_includes_unallocated_cost(demo: Config) -> None:
     parts = ("cost", "unallocated_cost", "not_collected_cost")
     for where in ("", "--cluster hpc"):
         scope = f"--month 2026-10 --config {demo.path} {where}"
@@ -85,7 +85,7 @@ def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) ->
     assert 1000 < plan["saving"] == pytest.approx(spot["saving"], rel=1e-8)
 
 
-def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None:
+def test_usage_splits_a_node_at_its_stops(tables: Tables) -> None:
     tables.add("nodes: node_id, cluster, node, gpu_count, up_from_ms, up_to_ms", "1, 'c', 'n', 8, 0, 100")
     tables.add("collected: cluster, from_ms, to_ms", "'c', 10, 90")
     tables.add("node_stops: node_id, from_ms, to_ms", "1, 20, 30", "1, 50, 60")
@@ -95,7 +95,7 @@ def test_usage_has_the_parts_of_a_node_between_its_stops(tables: Tables) -> None
     assert read_usage(tables.con, 0, 80, teams=["other"]).nodes == []
 
 
-def test_the_cost_of_a_period_counts_the_cells_of_a_run_that_lie_in_it(tables: Tables) -> None:
+def test_cost_of_a_period_counts_only_its_cells(tables: Tables) -> None:
     hour = 3_600_000
     tables.add("nodes: node_id, cluster, node", "1, 'c', 'n'")
     tables.add("allocations: allocation_id, node_id, namespace, workload", "5, 1, 'ns', 'Job/a'")
@@ -123,7 +123,7 @@ NAMES = {
 }
 NAMES["PRICED"] = "{TOKENS} {PRICES}".format(**NAMES)
 NAMES["SERVED"] = "{PRICED} --peak-factor 3 {REPLICA}".format(**NAMES)
-# those that end with 2 are wrong, what those ask for that end with 1 is not there
+# code 2: wrong options; code 1: missing data
 REFUSED = table("""
     command   | code | options                                              | message
     reserve   | 2    | --nodes 4                                            | --on-demand-price is missing
@@ -171,7 +171,7 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
     spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
     spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
-    spot      | 1    | --team research                                      | no store
+    spot      | 1    | --team research                                      | store not found
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
     tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's prices are missing
@@ -186,20 +186,20 @@ REFUSED = table("""
     tokens    | 2    | {SERVED} {ON} --team x                               | leave out --team
     tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
     tokens    | 1    |                                                      | store not found
-    plan      | 2    |                                                      | no plan is named
+    plan      | 2    |                                                      | FILE is missing
     plan      | 2    | plan.toml --example                                  | --example prints a plan
     plan      | 1    | none.toml                                            | cannot read none.toml""")
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(row["command"] for row in REFUSED))
-def test_what_cannot_be_used_is_said(command: str) -> None:
+def test_unusable_options_are_refused(command: str) -> None:
     for row in REFUSED:
         if row["command"] == command:
             words = row.get("options", "").format(**NAMES)
             assert_refused(command, words, row["message"], int(row["code"]))
 
 
-def test_a_range_has_the_unit_of_its_figure() -> None:
+def test_range_has_the_unit_of_its_figure() -> None:
     cost = Position(Decimal(5), "USD")
     ranges = (
         Range("cost", 1.0, 2.5, "USD", "low to high"),

@@ -36,7 +36,7 @@ def on_node(pods: str, prices: str = "10") -> Fleet:
 
 
 (NODE,) = on_node("").nodes
-# Cost and node-hours: 32.77 an hour, 10 hours a day, and 5 minutes of provisioning; days beyond a month are all of them today
+# Cost and node-hours: 32.77 an hour, 10 hours a day, 5 minutes of provisioning; more days than a month has count as today
 CALCULATED = """
     nodes            | today               | scenario           | options
     8 nodes          | 191376.8 5840       | 79303.4 2420       | --nodes 8 --active-hours-per-day 10 --days 30
@@ -49,7 +49,7 @@ CALCULATED = """
 
 
 @pytest.mark.parametrize("case", table(CALCULATED), ids=lambda case: case["nodes"])
-def test_scale_to_zero(case: dict[str, str]) -> None:
+def test_scale_to_zero_figures(case: dict[str, str]) -> None:
     answer = ask("schedule", f"--on-demand-price 32.77 {case['options']}")
     assert figures(answer, "today today.node_hours") == case["today"]
     assert figures(answer, "scenario scenario.node_hours") == case["scenario"]
@@ -57,14 +57,14 @@ def test_scale_to_zero(case: dict[str, str]) -> None:
         assert figures(answer, "waits wait_hours longest_wait_minutes") == "240 24 6"
 
 
-def test_described_nodes_are_provisioned_as_long_as_in_every_what_if() -> None:
+def test_provisioning_time_is_the_same_in_every_what_if() -> None:
     answer = ask("schedule", "--on-demand-price 1 --active-hours-per-day 10")
     assert answer["longest_wait_minutes"] == PROVISION_MINUTES
     (row,) = [one for one in answer["assumptions"] if one["name"] == "a node is provisioned in"]
     assert (row["value"], row["source"]) == (PROVISION_MINUTES, START_SOURCE)
 
 
-def test_office_hours_are_local_and_clocks_change() -> None:
+def test_office_hours_are_local_across_clock_changes() -> None:
     # Friday to Monday over the end of summer time
     period = Period(datetime(2026, 10, 22, 22, tzinfo=UTC), datetime(2026, 10, 26, 23, tzinfo=UTC))
     spans = office_spans("08:00-18:00", "mon-fri", period, ZoneInfo("Europe/Berlin"))
@@ -84,7 +84,7 @@ def test_office_hours_are_local_and_clocks_change() -> None:
             office_spans(text, "mon-fri", period, ZoneInfo("UTC"))
 
 
-# What is left of ten hours, idle from 2 to 4 and for 20 minutes from 6; office hours, here 3 to 8, leave batch work alone
+# The remainder of ten hours, idle from 2 to 4 and for 20 minutes from 6; office hours, here 3 to 8, do not affect batch work
 RULES_LEAVE = """
     rule          | workload               | left
     idle          | Job/train              | 0-2.5, 4-10 again
@@ -101,7 +101,7 @@ RULES_OF = {
 
 
 @pytest.mark.parametrize("case", table(RULES_LEAVE), ids=lambda case: f"{case['rule']} {case['workload']}")
-def test_what_rules_leave_a_pod(case: dict[str, str]) -> None:
+def test_remaining_intervals_of_a_pod(case: dict[str, str]) -> None:
     there = on_node(f"n | {case['workload']} | 8 | 0-10 | a")
     kind = "development" if "jupyter" in case["workload"] else ""
     there = replace(there, pods=tuple(replace(pod, workload_type=kind) for pod in there.pods))
@@ -120,15 +120,15 @@ def spans(several: tuple[Pod, ...] | tuple[Node, ...]) -> str:
     return ", ".join(f"{shown(one.from_ms / H)}-{shown(one.to_ms / H)}" for one in several)
 
 
-def test_an_empty_node_is_removed_and_provisioned_again() -> None:
+def test_empty_node_is_removed_and_provisioned_again() -> None:
     job = "n | Job/train | 8 | 0-10 | a"
     result = played(f"{job}\nn | Job/train | 8 | 50-60 | b", empty_minutes=30, provision_minutes=6)
-    # the job's work takes as long as it did; what serves ends when it did
+    # the job's work keeps its length; a service keeps its end
     assert (spans(result.fleet.nodes), spans(result.fleet.pods)) == ("0-10.5, 50-60.6", "0-10, 50.1-60.1")
     assert [(w.pod.uid, round(w.hours * 60, 6)) for w in result.waits] == [("b", 6)]
     serving = played(f"{job}\nn | Deployment/api | 8 | 50-60 | b", provision_minutes=6)
     assert spans(serving.fleet.pods) == "0-10, 50.1-60"
-    # a job that starts late holds its GPUs longer, and the next one waits for them: no node ever holds more than it has
+    # a job that starts late holds its GPUs longer, and the next one waits for them: the node's capacity is never exceeded
     late = f"{job}\nn | Job/train | 8 | 50-60 | b\nn | Job/train | 8 | 60-70 | c"
     assert spans(played(late, provision_minutes=30).fleet.pods) == "0-10, 50.5-60.5, 60.5-70.5"
 
@@ -146,11 +146,11 @@ COMMITTED = on_node("", "10 committed").nodes[0]
         replace(NODE, has_users=False),
     ],
 )
-def test_nodes_that_are_paid_in_any_case_stay(node: Node) -> None:
+def test_nodes_paid_in_any_case_stay(node: Node) -> None:
     assert played(node=node).fleet.nodes == (node,)
 
 
-def test_reservation_under_a_commitment_saves_nothing_by_cancelling_it() -> None:
+def test_cancelling_a_committed_reservation_saves_no_cash() -> None:
     both = (replace(node, capacity_type="reserved") for node in (NODE, COMMITTED))
     reserved, committed = map(schedule._why_it_stays, both)
     assert "cancelling it would save its cost" in reserved
@@ -161,7 +161,7 @@ RULES = Rules(idle_minutes=60, provision_minutes=0)
 
 
 def released(there: Fleet, others: str = "", idle: tuple[int, int] = (10, 40)) -> Answer:
-    """The answer for pods of a node that are all idle in these hours; a node empty for 10 minutes goes."""
+    """The answer for pods of a node that are all idle in these hours; the node is removed after 10 empty minutes."""
     held = on_node(others).pods
     usage = Usage(there, "USD", "test", "eve", is_narrowed=True, others=held)
     stretches = {p.key: ((idle[0] * H, idle[1] * H),) for p in there.pods}
@@ -171,17 +171,17 @@ def released(there: Fleet, others: str = "", idle: tuple[int, int] = (10, 40)) -
 CASH = "saving freed_capacity_cost"
 
 
-def test_idle_notebooks_save_cash_while_their_node_is_empty_and_free_capacity_otherwise() -> None:
-    """Four notebooks hold a node; all are released from hour 11 to 40. The node goes 10 minutes later, at 10 an hour."""
+def test_idle_notebooks_save_cash_only_while_their_node_is_empty() -> None:
+    """Four notebooks hold a node; all are released from hour 11 to 40. The node, at 10 an hour, is removed 10 minutes later."""
     four = on_node("\n".join(f"n | StatefulSet/jupyter-{uid} | 2 | 0-50 | {uid}" for uid in "abcd"))
-    # 29 hours of 8 GPUs are released; 10 minutes of them are paid until the node goes
+    # 29 hours of 8 GPUs are released; 10 minutes of them are paid until the node is removed
     alone, shared = released(four), released(four, "n | Job/train | 1 | 20-30 | job")
     assert figures(alone, f"today {CASH}") == "500 288.3333333 1.666667"
-    # another pod holds the node from hour 20 to 30: cash is lost for that time, and is freed capacity
+    # another pod holds the node from hour 20 to 30: that time is freed capacity, not cash
     assert figures(shared, CASH) == "186.6666667 90.833333"
 
 
-def test_a_node_that_stays_saves_no_cash() -> None:
+def test_node_that_stays_saves_no_cash() -> None:
     busy = released(on_node("n | StatefulSet/jupyter-a | 2 | 0-50 | a"), "n | Job/train | 1 | 0-100 | job")
     assert figures(busy, f"{CASH} freed_gpu_hours") == "0 72.5 58"
     plan = released(on_node("n | StatefulSet/jupyter-a | 8 | 0-50 | a", "10 committed"))
@@ -192,7 +192,7 @@ def test_a_node_that_stays_saves_no_cash() -> None:
     assert figures(answer, CASH) == "500 390"
 
 
-def test_a_service_keeps_a_replica() -> None:
+def test_service_keeps_one_replica() -> None:
     pods = on_node("n | Deployment/api | 4 | 0-100 | a\nn | Deployment/api | 4 | 0-100 | b").pods
     service = tuple(replace(pod, workload_type="inference") for pod in pods)
     idle = {pod.key: ((0, 100 * H),) for pod in service}
@@ -204,9 +204,9 @@ def test_a_service_keeps_a_replica() -> None:
         return ", ".join(f"{one.pod.uid} {shown(one.from_ms / H)}-{shown(one.to_ms / H)}" for one in pieces)
 
     assert kept(idle, {}) == "a 0-100, b 0-1"
-    # no request came from hour 10 to 19: the replica goes then, too; other hours had requests, or none were counted
+    # no requests from hour 10 to 19: that replica is released too; other hours had requests, or have no counter
     assert kept(idle, quiet) == "a 0-10, a 20-100, b 0-1"
-    # a replica that is busy all the time is never released, requests or not
+    # a replica that is always busy is never released, with or without requests
     assert kept({}, quiet) == "a 0-100, b 0-100"
 
 
@@ -220,7 +220,7 @@ jobs = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20), st.integers(1,
 @settings(max_examples=60)
 @example([(45, 10, 2), (45, 10, 6), (55, 1, 1), (55, 1, 1)], 0, 1)
 @given(jobs, st.integers(0, 60), st.integers(0, 60))
-def test_no_node_ever_holds_more_than_it_has(
+def test_capacity_of_a_node_is_never_exceeded(
     described: list[tuple[int, int, int]], empty: int, provision: int
 ) -> None:
     pods: list[Pod] = []
@@ -237,7 +237,7 @@ def test_no_node_ever_holds_more_than_it_has(
     assert sum(p.length_ms for p in there.pods) == sum(p.length_ms for p in pods)
 
 
-def test_work_starts_on_a_new_node_after_the_same_time_in_every_what_if() -> None:
+def test_startup_time_on_a_new_node_is_the_same_in_every_what_if() -> None:
     """0.2 h: the node in 5 minutes, its image and weights in 7."""
     assert (Rules().provision_minutes, schedule.RESTART_MINUTES) == (5, 7)
     assert SpotOptions().restart_minutes == 12

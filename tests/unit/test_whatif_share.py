@@ -1,4 +1,4 @@
-"""Shared GPUs: packings that never exceed a GPU, and cash of measured pods."""
+"""Shared GPUs: packings that never exceed a GPU, and cash from measured pods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ items = st.lists(
 
 @settings(max_examples=25)
 @given(items, st.integers(1, 8))
-def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None:
+def test_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None:
     fits = slots(activity=0.8, memory_mib=32_768, ways=ways)
     gpus = pack(pods, fits)
     for gpu in gpus:
@@ -49,15 +49,15 @@ def test_a_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None
     assert sorted(packed) == sorted(item.of for item in pods if fits([item]))
 
 
-def test_layouts_that_nvidia_lists(facts: Facts) -> None:
-    """Of the A100's layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
+def test_layouts_listed_by_nvidia(facts: Facts) -> None:
+    """A100 layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
     model = facts[A100]
 
     def of(slices: str) -> list[PackedPod]:
         return [PackedPod(str(number), int(count) / 7) for number, count in enumerate(slices)]
 
-    asked = "33 43 322 1111111 2221 331 44 11111111 2222"
-    assert [layout for layout in asked.split() if fits_slices(model, of(layout))] == [
+    layouts = "33 43 322 1111111 2221 331 44 11111111 2222"
+    assert [layout for layout in layouts.split() if fits_slices(model, of(layout))] == [
         "33",
         "43",
         "322",
@@ -94,9 +94,9 @@ CASH = "saving freed_capacity_cost"
 
 
 @pytest.mark.parametrize("method", list(Method))
-def test_measured_pods_share(facts: Facts, method: Method) -> None:
-    needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods on a GPU
-    # other pods hold the node: GPUs are freed, and no money leaves the bill
+def test_measured_pods_share_gpus(facts: Facts, method: Method) -> None:
+    needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods per GPU
+    # other pods hold the node: GPUs are freed, without cash
     answer = shared(facts, *_fleet(), Sizing(method=method))
     assert figures(answer, f"gpus_today gpus_needed today {CASH}") == shown(
         4, needed, 3 * (5 * 100 + 2 * 9), 0, 3 * (4 - needed) * 100
@@ -104,7 +104,7 @@ def test_measured_pods_share(facts: Facts, method: Method) -> None:
 
 
 def _notebooks(busy: str, memory: float = 4000, gpus: int = 1) -> tuple[Fleet, Levels]:
-    """A pod on each of as many nodes for two days, 95 % busy in its hour of each day, at 1 % otherwise."""
+    """One pod on each of as many nodes for two days, 95 % busy in its hour of each day, otherwise 1 %."""
     hours = busy.split()
     nodes = "\n".join(f"n{n} | 0-48 | {3 * gpus}" for n in range(len(hours)))
     pods = "\n".join(f"n{n} | StatefulSet/nb-{n} | 1 | 0-48 | {n} | a" for n in range(len(hours)))
@@ -117,8 +117,8 @@ def _notebooks(busy: str, memory: float = 4000, gpus: int = 1) -> tuple[Fleet, L
 
 
 ROOMY = Sizing(margin_percent=0, headroom_percent=0)
-# Nodes of one GPU at 3 an hour for two days, which go if their pods share. 30,000 MiB for 40 minutes a day are 30,000 MiB: no two
-# of them fit the 40,960 MiB of a GPU
+# Nodes of one GPU at 3 an hour for two days, removed if their pods share. 30,000 MiB for 40 minutes a day count in full: no two
+# such pods fit the 40,960 MiB of a GPU
 BUSY_HOURS = """
     pods                  | busy       | memory | needed | saving
     busy in the same hour | 9 9 9 9    |   4000 |      4 |      0
@@ -129,14 +129,14 @@ BUSY_HOURS = """
 
 
 @pytest.mark.parametrize("case", table(BUSY_HOURS), ids=lambda case: case["pods"])
-def test_pods_share_that_are_busy_at_other_times(facts: Facts, case: dict[str, str]) -> None:
+def test_pods_busy_at_different_times_share(facts: Facts, case: dict[str, str]) -> None:
     answer = shared(facts, *_notebooks(case["busy"], float(case["memory"])), ROOMY)
     expected = " ".join(case[name] for name in ("needed", "saving"))
     assert figures(answer, "gpus_needed saving") == expected
 
 
-def test_pods_that_preallocate_memory_share_only_with_work(facts: Facts) -> None:
-    """Four servers that hold 37,000 of 40,960 MiB from their start: three nodes at 3 an hour for two days if they need less."""
+def test_pods_with_preallocated_memory_share_only_with_work(facts: Facts) -> None:
+    """Four servers that preallocate 37,000 of 40,960 MiB: sharing saves three nodes at 3 an hour for two days, with work."""
     there, levels = _notebooks("9 10 11 12", memory=37_000)
     fixed = {key: replace(level, has_fixed_memory=True) for key, level in levels.items()}
     answer, grows = shared(facts, there, fixed, ROOMY), shared(facts, there, levels, ROOMY)
@@ -147,22 +147,22 @@ def test_pods_that_preallocate_memory_share_only_with_work(facts: Facts) -> None
     assert figures(grows, suits) == "0 0"
 
 
-def test_cash_is_of_the_time_in_which_pods_held_a_node_at_its_price_then(facts: Facts) -> None:
-    """A node under a commitment until hour 24 and free from hour 48 on brings back the 24 hours in between."""
+def test_cash_counts_only_held_time_at_the_price_of_that_time(facts: Facts) -> None:
+    """A node committed until hour 24 and empty from hour 48 saves the 24 hours in between."""
     there, levels = _notebooks("9 10")
     nodes = fleet(
         "name | hours | prices\nn0 | 0-100 | 3\nn1 | 0-100 | 3 committed, 3 from 24", gpus=1, gpu_model=A100
     ).nodes
     answer = shared(facts, Fleet(nodes, there.pods), levels, ROOMY)
-    # the shared GPU is on a node like the first one: 48 x 3 + 24 x 3 leave the bill, 48 x 3 are needed
+    # the shared GPU is on a node like the first: 48 x 3 + 24 x 3 leave the bill, 48 x 3 are needed
     assert figures(answer, CASH) == "72 72"
 
 
-def test_cash_is_of_nodes_that_go_and_the_rest_is_freed_capacity(facts: Facts) -> None:
-    # four nodes of two GPUs, one GPU of each held; the shared GPU fills half of one: three nodes go
+def test_removed_nodes_give_cash_and_the_rest_is_freed_capacity(facts: Facts) -> None:
+    # four nodes of two GPUs, one GPU of each held; the shared GPU fills half a node: three nodes are removed
     there, levels = _notebooks("9 10 11 12", gpus=2)
     assert figures(shared(facts, there, levels, ROOMY), f"today {CASH}") == "576 432 0"
-    # other pods hold two of the nodes: of the other two one goes, the shared GPU needs one
+    # other pods hold two of the nodes: one of the other two is removed, the shared GPU needs the other
     others = tuple(replace(pod, workload="Job/other", uid=f"o{pod.uid}") for pod in there.pods[:2])
     usage = Usage(there, "USD", "test", "all", is_narrowed=True, others=others)
     assert figures(share.answer(usage, ROOMY, levels, facts), CASH) == "288 144"
@@ -180,7 +180,7 @@ def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
 
 
 def test_pods_get_slices_of_a_shared_gpu(facts: Facts) -> None:
-    """4,000 MiB need 5,500 with the margins: more than a 1g.5gb has. 15 % of the activity need 20.6: two of seven slices."""
+    """4,000 MiB need 5,500 with margins, more than a 1g.5gb has. 15 % of activity needs 20.6 %: two of seven slices."""
     there, levels = _fleet()
     quiet = {key: replace(level, high=0.05) for key, level in levels.items()}
     for measured, profile in ((levels, "2g.10gb, 3"), (quiet, "1g.10gb, 4")):
@@ -188,7 +188,7 @@ def test_pods_get_slices_of_a_shared_gpu(facts: Facts) -> None:
         assert f"shares a GPU as {profile} pods at most" in {line[5] for line in lines}
 
 
-def test_what_keeps_pods_apart(facts: Facts) -> None:
+def test_memory_teams_and_reserved_nodes_prevent_sharing(facts: Facts) -> None:
     there, levels = _fleet()
     full = dict.fromkeys(levels, Level(1, 1, 100, 0.05, 0.15, 12_000))
     assert shared(facts, there, full).figures["gpus_needed"] == 2  # two of 13,200 MiB in 32,768

@@ -1,4 +1,4 @@
-"""`gpucost whatif spot`: the published figures from options, and described fleets moved, of which some is not priced."""
+"""`gpucost whatif spot`: the published figures from options, and described fleets, some of them without a price."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.text_tables import table, text_rows
 from tests.unit.test_costing import priced
 from tests.unit.whatif_costs import ask, figures, fleet, shown
 
-# assumptions of the worked figures
+# assumptions of the published figures
 PLAIN = "--checkpoint-write-minutes 0 --restart-minutes 0 --capacity-wait-minutes 0"
 JOB = "--on-demand-price 32 --spot-price 12 --checkpoint-minutes 30"
 RATE = 0.3333333333
@@ -40,12 +40,12 @@ pytestmark = pytest.mark.usefixtures("nowhere")
 
 @cache
 def ask_once(arguments: str) -> dict[str, Any]:
-    """The answer, which no test may change: it is asked once."""
+    """The cached answer; tests must not change it."""
     return ask("spot", f"{PLAIN} {arguments}")
 
 
-# An interruption in three hours: price times (e^(rate (c + w)) - 1) / (rate c). Four nodes are hit twice as
-# often as one, and waits cost no money
+# One interruption in three hours: price times (e^(rate (c + w)) - 1) / (rate c). Four nodes are interrupted twice as
+# often as one, and waiting costs no money
 EXAMPLES = """
     job                         | more                                               | today | scenario    | even
     one node                    |                                                    | 23360 | 9532.3033   | 3.4414646
@@ -57,7 +57,7 @@ EXAMPLES = """
 
 
 @pytest.mark.parametrize("case", table(EXAMPLES), ids=lambda case: case["job"])
-def test_an_interruption_in_three_hours(case: dict[str, str]) -> None:
+def test_figures_at_one_interruption_in_three_hours(case: dict[str, str]) -> None:
     answer = ask_once(f"{EXAMPLE} {case.get('more', '')}")
     names = "today scenario break_even_interruptions_per_hour"
     expected = [float(case[name]) if case[name] != "None" else None for name in ("today", "scenario", "even")]
@@ -65,10 +65,10 @@ def test_an_interruption_in_three_hours(case: dict[str, str]) -> None:
         assert (None if value == "None" else float(value)) == (right and pytest.approx(right, rel=1e-6))
 
 
-def test_one_interruption_in_three_hours() -> None:
+def test_wait_for_capacity_takes_time_per_interruption() -> None:
     answer = ask_once(EXAMPLE)
     assert round(answer["saving_percent"]) == 59 and answer["optimal_checkpoint_minutes_daly"] is None
-    # waits take time: an hour for each interruption
+    # waiting takes time: an hour for each interruption
     waiting, plain = (
         float(one["time"][0].split()[5])
         for one in (ask_once(EXAMPLE + " --capacity-wait-minutes 60"), answer)
@@ -89,7 +89,7 @@ def test_cost_is_price_times_hours(arguments: str, costs: str) -> None:
     assert figures(answer, "today today.node_hours scenario") == costs
 
 
-def test_a_nodes_price_is_not_a_gpus() -> None:
+def test_node_price_and_gpu_price_give_the_same_figures() -> None:
     often = "--interruptions-per-hour 0.25 --checkpoint-minutes 30"
     per_node = ask_once(f"--on-demand-price 32.77 --spot-price 12.50 {often}")
     per_gpu = ask_once(f"--on-demand-price 4.09625 --spot-price 1.5625 --price-per gpu --gpus 8 {often}")
@@ -97,7 +97,7 @@ def test_a_nodes_price_is_not_a_gpus() -> None:
     assert figures(per_gpu, names) == figures(per_node, names)
 
 
-def test_a_gang_of_four_stops_twice_as_often_as_one_node_and_four_times_at_the_high_end() -> None:
+def test_gang_of_four_stops_twice_as_often_and_four_times_at_the_high_end() -> None:
     one, four = ask_once(EXAMPLE), ask_once(EXAMPLE + " --nodes 4")
     even = one["break_even_interruptions_per_hour"] / 2
     assert four["break_even_interruptions_per_hour"] == pytest.approx(even)
@@ -106,7 +106,7 @@ def test_a_gang_of_four_stops_twice_as_often_as_one_node_and_four_times_at_the_h
     assert costs == pytest.approx([4 * 730 * 12 * exact(Work(RATE, 0.5, hits=hits)) for hits in (1, 2, 4)])
 
 
-def test_the_break_even_does_not_move_with_the_rate() -> None:
+def test_break_even_does_not_depend_on_the_rate() -> None:
     answers = [ask_once(f"{JOB} --interruptions-per-hour {rate}") for rate in (0.001, 0.05, RATE)]
     evens = {(one["break_even_interruptions_per_hour"], one["break_even"][0]) for one in answers}
     ((even, _),) = evens
@@ -116,7 +116,7 @@ def test_the_break_even_does_not_move_with_the_rate() -> None:
     assert any("no discount" in finding for finding in none["findings"])
 
 
-def test_savings_stand_at_five_rates_with_and_without_checkpoints() -> None:
+def test_savings_are_listed_at_five_rates_with_and_without_checkpoints() -> None:
     lines = ask_once(EXAMPLE + " --hours 10")["tables"]["Saving by rate of interruptions"]
     assert [line["interruptions per node-hour"] for line in lines] == [0.001, 0.01, 0.05, 0.15, 0.5]
     for line in lines:
@@ -125,12 +125,12 @@ def test_savings_stand_at_five_rates_with_and_without_checkpoints() -> None:
             assert line[name] == pytest.approx(320 - 120 * exact(Work(rate, checkpoint)), rel=1e-6)
 
 
-def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> None:
+def test_catalog_has_prices_and_interruptions_of_an_instance_type() -> None:
     answer = ask_once("--instance-type P4D.24xlarge --region us-east-1")
     sources = {item["name"]: item for item in answer["assumptions"]}
     assert sources["on-demand price"]["source"].startswith("catalog")
     assert sources["spot price of p4d.24xlarge"]["as_of"]
-    # the Spot Instance Advisor's band of the type in that region
+    # the Spot Instance Advisor's band of the type in this region
     assert "Advisor band 10-15 % a month" in sources["interruptions of p4d.24xlarge"]["source"]
     assert figures(answer, "interruptions_per_hour today.gpu_hours") == "0.068 5840"
     assert "prices over 90 days old: p4d.24xlarge of 20" in answer["title"]
@@ -139,7 +139,7 @@ def test_the_catalog_knows_prices_and_interruptions_of_an_instance_type() -> Non
 
 HOUR = MS_PER_HOUR
 TYPICAL = Rate(0.1, "test")
-# what interruptions make of an hour of work with a checkpoint every half hour
+# time factor of work with a checkpoint every half hour
 OFTEN = exact(Work(0.1, 0.5))
 
 
@@ -155,18 +155,18 @@ ONE = "a | 0-10 | 20 | on_demand"
 def moved(
     there: Fleet, price: str | None = None, market: Market | None = None, rate: Rate = TYPICAL, **more: Any
 ) -> Answer:
-    """Moved to spot; training goes on from its checkpoints, as --checkpoint-minutes is given."""
+    """The answer of a move to spot; training resumes from checkpoints, as with --checkpoint-minutes."""
     usage = Usage(there, "USD", "a period", "a team", more.pop("is_narrowed", False))
     given: dict[str, Any] = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0} | more
     config = Config(spot=SpotSettings(interruptible=list(given.pop("interruptible", ()))))
     options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
-    asked = Price(Decimal(price), "option") if price else None
-    market = replace(market or Market(), rate=lambda _: rate, price=asked)
+    own_price = Price(Decimal(price), "option") if price else None
+    market = replace(market or Market(), rate=lambda _: rate, price=own_price)
     return stored.answer(SpotQuery(usage, market, config, options))
 
 
-def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> None:
-    """The long run would cost more than on demand at its own rate and stays; the break-even counts it all the same."""
+def test_break_even_covers_all_work_that_suits_spot_at_any_rate() -> None:
+    """At its own rate the long run costs more than on demand and stays; the break-even includes it."""
     there = on_nodes(
         "a | 0-1 | 10 | on_demand\nb | 0-100 | 10 | on_demand",
         "a | Job/eval-short | 8 | 0-1 | 1\nb | Job/eval-long | 8 | 0-100 | 2",
@@ -176,13 +176,13 @@ def test_the_break_even_is_of_all_work_that_suits_spot_whatever_its_rate() -> No
     ]
     evens = [answer.figures["break_even_interruptions_per_hour"] for answer in answers]
     assert evens[0] == evens[1]
-    # at the break-even both cost together what they cost on demand
+    # at the break-even both together cost the same as on demand
     both = sum(5 * hours * exact(Work(evens[0], hours)) for hours in (1, 100))
     assert both == pytest.approx(10 * 101, rel=1e-9)
     assert float(answers[1].saving) == pytest.approx(10 - 5 * exact(Work(0.1, 1)), rel=1e-6)
 
 
-def test_prices_that_change_are_multiplied_by_what_interruptions_cost() -> None:
+def test_changing_prices_are_multiplied_by_the_interruption_factor() -> None:
     columns = ["from_ms", "to_ms", "price_per_hour"]
     rows = [dict(zip(columns, row, strict=True)) for row in ((0, 4 * HOUR, 6), (4 * HOUR, 10 * HOUR, 9))]
     known = {"price_source": "spot history", "price_as_of": None, "is_committed": False, "is_listed": False}
@@ -208,20 +208,20 @@ def test_nodes_under_a_commitment_stay() -> None:
 
 def test_reserved_nodes_and_spot_nodes_stay() -> None:
     there = on_nodes(f"{ONE}\nb | 0-10 | 11 | reserved\nc | 0-10 | 7 | spot", "")
-    # GPUs that nobody holds are no reason to buy spot: what they would save is told apart
+    # unallocated GPUs are not a reason to buy spot: their saving is reported separately
     suits = "saving_by_suitability.safe saving_by_suitability.needs_work saving_by_suitability.not"
     assert figures(moved(there, "6"), f"today scenario {suits}") == "380 380 0 0 140"
     with pytest.raises(GpucostError, match="capacity type is reserved"):
         moved(replace(there, nodes=there.nodes[1:2]), "6")
 
 
-def test_a_team_pays_its_share_of_nodes_that_others_hold_too() -> None:
+def test_team_pays_its_share_of_shared_nodes() -> None:
     answer = moved(on_nodes(ONE, "a | Job/train | 2 | 0-5 | 1"), "10", is_narrowed=True)
-    # what others hold, or nobody, does not thin the interruptions of its own work
+    # GPUs of others, or unallocated ones, do not reduce the interruptions of its own work
     assert figures(answer, "today today.node_hours scenario") == shown(25, 1.25, 12.5 * OFTEN)
 
 
-def test_a_workload_over_several_nodes_stops_when_any_of_them_does() -> None:
+def test_workload_on_several_nodes_stops_with_any_of_them() -> None:
     there = on_nodes(
         "\n".join(f"{name} | 0-10 | 20 | on_demand" for name in "abc"),
         """a | Job/gang | 8 | 0-10 | 1
@@ -230,12 +230,12 @@ def test_a_workload_over_several_nodes_stops_when_any_of_them_does() -> None:
         c | Job/one | 4 | 5-10 | 4""",
     )
     assert {name: count for (*_, name), count in gangs(there).items()} == {"Job/gang": 2, "Job/one": 1}
-    # half of c is free, and stays as it is
+    # half of c is unallocated and unchanged
     expected = 100 * 2 * exact(Work(0.1, 0.5, hits=math.sqrt(2))) + 50 * OFTEN + 100
     assert figures(moved(there, "10"), "scenario") == shown(expected)
 
 
-def test_only_what_suits_spot_is_in_the_headline() -> None:
+def test_only_suitable_work_is_in_the_headline() -> None:
     there = on_nodes(
         ONE,
         """a | Job/train-1 | 3 | 0-10 | 1
@@ -244,11 +244,11 @@ def test_only_what_suits_spot_is_in_the_headline() -> None:
         a | StatefulSet/jupyter-ann | 1 | 0-10 | 4""",
     )
     answer, costly = moved(there, "10"), moved(there, "19.9")
-    # costs more than on demand: nothing moves
+    # more expensive than on demand: no work moves
     assert costly.saving == 0 and costly.figures["saving_by_suitability"]["not"] < 0
     savings = answer.figures["saving_by_suitability"]
     assert answer.saving == savings["safe"]
-    # per GPU of the eight; one is free, and nothing stretches its time
+    # per GPU of the eight; one is unallocated, with no time factor
     one = 25 - 12.5 * OFTEN
     assert figures(savings, "safe needs_work not") == shown(3 * one, one, 3 * one + 12.5)
     left = next(shown.lines for shown in answer.tables if shown.title.startswith("Workloads"))
@@ -265,7 +265,7 @@ def test_unallocated_cost_of_an_over_allocated_node_is_in_the_table() -> None:
     assert costs["unallocated"] == 50 and sum(costs.values()) == answer.today.cost == 200
 
 
-def test_the_title_names_old_prices_of_work_that_suits_spot() -> None:
+def test_title_names_old_prices_of_suitable_work() -> None:
     there = on_nodes(
         f"{ONE}\nb | 0-10 | 20 | on_demand", "a | Job/train | 8 | 0-10 | 1\nb | Deployment/api | 8 | 0-10 | 2"
     )
@@ -295,12 +295,12 @@ ADVICE = """
 
 
 @pytest.mark.parametrize("case", table(ADVICE), ids=lambda case: case["workload"])
-def test_advice(case: dict[str, str]) -> None:
+def test_suitability_of_a_workload(case: dict[str, str]) -> None:
     advice = advise(case["workload"], "", case.get("type", ""), case.get("checkpoints", ""))
     assert advice.suits == case["suits"]
 
 
-def test_what_is_known_of_checkpoints_makes_training_safe() -> None:
+def test_known_checkpoints_make_training_safe() -> None:
     there = on_nodes(ONE, "a | PyTorchJob/pretrain | 8 | 0-10 | 1")
 
     def saving(interruptible: tuple[str, ...] = (), **changed: Any) -> Decimal:
@@ -308,7 +308,7 @@ def test_what_is_known_of_checkpoints_makes_training_safe() -> None:
         return moved(fleet, "10", given=(), interruptible=interruptible).saving
 
     assert saving() == 0 < saving(resumes=True) == saving(("pretrain",))
-    # replicas to spare are known from the config alone
+    # spare replicas are known only from the config
     assert saving(workload="Deployment/api") == 0 < saving(("Deployment/*",), workload="Deployment/api")
 
 
@@ -322,24 +322,24 @@ def test_cost_has_a_low_and_a_high_end() -> None:
         times = exact(Work(rate, 0.5))
         assert cost[end] == pytest.approx(100 * times, rel=1e-6)
     assert answer["scenario"]["cost"] == pytest.approx(100 * exact(Work(0.26, 0.5)), rel=1e-6)
-    # a gang of 32, each node interrupted alone at the high end, never ends: no figure is made up
+    # a gang of 32 with separate interruptions at the high end never finishes: no figure is given
     gang = ask_once("--on-demand-price 32 --spot-price 12 --nodes 32 --interruptions-per-hour 1")
     assert "never end" in gang["time"][1] and not gang["ranges"]
 
 
-def test_a_part_stays_on_demand() -> None:
+def test_on_demand_share_stays_on_demand() -> None:
     whole, part = ask_once(EXAMPLE), ask_once(EXAMPLE + " --on-demand-share 0.25")
     cost = 0.25 * whole["today"]["cost"] + 0.75 * whole["scenario"]["cost"]
     assert part["scenario"]["cost"] == pytest.approx(cost, rel=1e-9)
     assert part["break_even_interruptions_per_hour"] == whole["break_even_interruptions_per_hour"]
-    # four nodes of one job: the anchors on demand go on, the others lose their own work alone
+    # four nodes of one job: the on-demand anchors continue, the others lose only their own work
     gang, factor = ask_once(EXAMPLE + " --nodes 4 --on-demand-share 0.25"), exact(Work(RATE, 0.5))
     assert gang["scenario"]["cost"] == pytest.approx(4 * 730 * (0.25 * 32 + 0.75 * 12 * factor), rel=1e-9)
     nothing = ask_once(EXAMPLE + " --on-demand-share 1")
     assert nothing["saving"] == 0 and nothing["break_even_interruptions_per_hour"] is None
 
 
-def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
+def test_work_without_a_price_does_not_move_and_is_not_offered() -> None:
     known, unknown = on_nodes(ONE), priced("").with_nodes(lambda node: replace(node, name="b"))
     answer = moved(Fleet(known.nodes + unknown.nodes, known.pods), "5")
     assert 0 < answer.saving < answer.today.cost == 200
@@ -348,7 +348,7 @@ def test_what_is_not_priced_does_not_move_and_is_no_offer() -> None:
         moved(unknown, "5")
     offers = [len(merge(there.nodes, ())) for there in (known, unknown)]
     assert offers == [1, 0]
-    # commitments fall back on the list price
+    # commitments use the list price
     price, period = Price(Decimal(32), "catalog"), Period(from_ms(0), from_ms(10 * HOUR))
     terms = {Terms("on_demand", 0, ""): price}
     offers_of = {("aws", "us-east-1", "p4d.24xlarge"): terms}

@@ -1,4 +1,4 @@
-"""Closed forms of work on spot, and rates of interruptions."""
+"""Closed forms for work on spot, and interruption rates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKS = st.builds(
 
 @given(WORKS)
 def test_rare_interruptions_cost_half_an_interval_and_the_restart(work: Work) -> None:
-    """The first order 1 + w/c + hλ (c/2 + r) is a lower bound, and met if nothing is interrupted."""
+    """The first order 1 + w/c + hλ (c/2 + r) is a lower bound, and exact without interruptions."""
 
     def first_order(work: Work) -> float:
         return 1 + work.write / work.checkpoint + work.gang_rate * (work.checkpoint / 2 + work.restart)
@@ -40,7 +40,7 @@ def test_rare_interruptions_cost_half_an_interval_and_the_restart(work: Work) ->
 
 
 @given(WORKS.filter(lambda work: work.per_hour > 0), st.floats(1.01, 20))
-def test_at_the_break_even_spot_costs_what_on_demand_does(work: Work, ratio: float) -> None:
+def test_spot_at_the_break_even_costs_the_same_as_on_demand(work: Work, ratio: float) -> None:
     rate = crossing(lambda rate: exact(replace(work, per_hour=rate)), ratio)
     if rate is None:
         assert exact(replace(work, per_hour=0.0)) >= ratio or exact(replace(work, per_hour=5e3)) < ratio
@@ -49,7 +49,7 @@ def test_at_the_break_even_spot_costs_what_on_demand_does(work: Work, ratio: flo
 
 
 @given(WORKS, st.floats(0.1, 10))
-def test_no_other_interval_beats_dalys_by_much(work: Work, factor: float) -> None:
+def test_daly_interval_is_nearly_optimal(work: Work, factor: float) -> None:
     best = daly_interval(work)
     if best is None:
         assert work.write == 0 or work.gang_rate == 0
@@ -69,17 +69,17 @@ PRIORS = """
 
 
 @pytest.mark.parametrize("case", table(PRIORS), ids=lambda case: case["type"])
-def test_a_prior_is_the_one_of_the_advisors_band(case: dict[str, str]) -> None:
+def test_prior_rate_has_the_advisor_band(case: dict[str, str]) -> None:
     rate = prior_rate(Place(case["type"], case["cloud"], case.get("region")))
     assert shown(rate.low, rate.per_hour, rate.high) == " ".join(
         case[name] for name in ("low", "rate", "high")
     )
-    # elsewhere it is the most frequent one of the family
+    # in other regions it is the most frequent band of the family
     assert prior_rate(Place("g4dn.metal", "aws", "nowhere-1")).low in {0.004, 0.06}
 
 
-def test_own_evidence_moves_the_rate_from_the_first_hour() -> None:
-    """40 nodes of one pool for a week without an interruption: 3 events in 168 pool-hours would be seen in 95 %."""
+def test_own_evidence_changes_the_rate_from_the_first_hour() -> None:
+    """40 nodes of one pool for a week without an interruption: 3 expected events in 168 pool-hours would show up in 95 %."""
     prior = Rate(0.1, "wide", None, 0.001, 0.4)  # as wide as an exponential distribution: shape 1
     rate = posterior(prior, Evidence(node_hours=6720, pool_hours=168))
     assert rate.per_hour == pytest.approx(1 / (10 + 6720))
@@ -94,8 +94,8 @@ def test_own_evidence_moves_the_rate_from_the_first_hour() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "share", "value"),
-    # half of the chi-squared quantiles of twice as many degrees of freedom
+    # half of the chi-squared quantiles at twice as many degrees of freedom
     [(1, 0.95, 2.995732), (9, 0.975, 15.763189), (0.5, 0.05, 0.0019660), (50, 0.05, 38.964626)],
 )
-def test_quantiles_of_the_gamma_distribution(shape: float, share: float, value: float) -> None:
+def test_gamma_quantiles(shape: float, share: float, value: float) -> None:
     assert gamma_quantile(shape, share) == pytest.approx(value, rel=1e-4)

@@ -1,4 +1,4 @@
-"""What nodes would cost if they were bought otherwise: by the same rules as those that are."""
+"""The cost of nodes under another purchase option, by the same rules as existing nodes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TYPE = """INSERT INTO instance_types BY NAME SELECT 'aws' AS provider, $1 AS ins
     8 AS gpu_count, '2026-09-01'::DATE AS seen_on, 'a test' AS source"""
 OWN = """INSERT INTO node_prices BY NAME SELECT node_id, up_from_ms AS from_ms, up_to_ms AS to_ms, $price AS price_per_hour,
     'bill' AS price_source FROM nodes WHERE node = $node"""
-# the node of the first case, as it is bought today
+# the node of the first case, as bought today
 BILL = f"""INSERT INTO billed_nodes VALUES ('aws/i-1', 1, false);
 INSERT INTO billed_hours BY NAME SELECT 1 AS bill_id, 'aws/i-1' AS instance_key, 'aws' AS provider, '2026-10' AS billing_period,
     'on_demand' AS capacity_type, {START} AS from_ms, {START} + 86400000 AS to_ms, 24 AS instance_hours, 240 AS effective_cost,
     'USD' AS currency, false AS is_unexplained, 1 AS rate, 10 AS price_per_hour"""  # noqa: S608
-# The price book's option, price and selector; changes in zones by hours; the list's price, option and currency; what a node of a
-# capacity type costs. Types of "a discount" have one of 10 %.
+# The price book's option, price and selector; price changes by zone and hour; the list's price, option and currency; the cost
+# of own nodes by capacity type. Cases with "a discount" have one of 10 %.
 CASES = """
     case                          | known                                                       | prices
     only a bill of today          |                                                             |
@@ -60,7 +60,7 @@ NAMES = {case["case"]: f"x{number}.large" for number, case in enumerate(table(CA
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
-    """A node of each case, with an instance type and prices of its own."""
+    """A node for each case, with its own instance type and prices."""
     lines = [HEADER]
     with empty_store() as con:
         for number, case in enumerate(table(CASES), 1):
@@ -101,7 +101,7 @@ def market(store: Stored) -> Market:
 
 
 @pytest.mark.parametrize("case", table(CASES), ids=lambda case: case["case"])
-def test_a_node_costs_what_one_that_is_bought_so_costs(market: Market, case: dict[str, str]) -> None:
+def test_moved_node_has_the_price_of_its_new_purchase_option(market: Market, case: dict[str, str]) -> None:
     kind = NAMES[case["case"]]
     name = f"n{list(NAMES).index(case['case']) + 1}"
     node = Node(name, 8, DAY.start_ms, DAY.end_ms, (), cluster="prod", instance_type=kind)
@@ -113,7 +113,7 @@ def test_a_node_costs_what_one_that_is_bought_so_costs(market: Market, case: dic
     assert steps == told_steps(case.get("prices", ""))
 
 
-def test_a_described_node_costs_what_one_that_is_bought_now_costs(store: Stored) -> None:
+def test_described_node_has_the_current_price(store: Stored) -> None:
     def price(name: str, region: str | None = "us-east-1", option: str = "spot") -> Decimal | None:
         found = read_price(*store, Place(NAMES[name].upper(), "aws", region), 8, option)
         return found and found.per_node_hour
@@ -128,7 +128,7 @@ def test_a_described_node_costs_what_one_that_is_bought_now_costs(store: Stored)
     # a type with prices in one region needs no region
     assert by_region() == [3, 3, None]
     row = words(f"type={NAMES['the list price']} option=spot price=7 currency=USD")
-    # prices of other purchase options elsewhere do not count
+    # prices of other purchase options in other regions do not count
     store[0].execute(LISTED, row | {"region": "us-west-2", "option": "on_demand"})
     assert price("the list price", None) == 3
     store[0].execute(LISTED, row | {"region": "us-west-2"})

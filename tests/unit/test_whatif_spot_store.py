@@ -1,4 +1,4 @@
-"""`gpucost whatif spot` on a store: its own spot nodes' interruptions, checkpoints that were seen."""
+"""`gpucost whatif spot` on a store: interruptions of its own spot nodes, and observed checkpoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ END = 200
 RATE, LIVES = 0.15, 24
 
 
-# pods, their jobs, when they begin, and the epochs that they count
+# pods, their jobs, their start hours, and their counted epochs
 RUNS = text_rows("""
     first   | resumed | 1 0 20
     again   | resumed | 50 15 40
@@ -40,7 +40,7 @@ RUNS = text_rows("""
 
 
 class Lives(NamedTuple):
-    """Spot nodes of exponential lives, one after the other in a zone of their own, held to the end."""
+    """Spot nodes with exponential lifetimes, one after the other in their own zone, held to the end."""
 
     nodes: list[dict[str, Any]]
     pods: list[dict[str, Any]]
@@ -57,11 +57,11 @@ class Lives(NamedTuple):
 def lives(zone: str) -> Lives:
     nodes, pods, now, hours = [], [], 0.0, 0.0
     for number in range(LIVES):
-        # the middle of each part that so many lives cut the distribution in, on whole scrapes
+        # the middle of each equal part of the distribution, rounded to whole scrapes
         length = max(round(-math.log(1 - (number + 0.5) / LIVES) / RATE * 12), 3) / 12
         name = f"taken-{number}"
         nodes.append(node(name, "g5.xlarge", now, now + length, "spot", zone=zone))
-        # every other one is drained on the notice: its pod is gone five minutes before the node
+        # every second node is drained on notice: its pod ends five minutes before the node
         gone = now + length - (1 / 12 if number % 2 else 0)
         pods.append(pod(name, name, [0], now + 1 / 12, gone, "train", keep_until=at(gone)))
         now, hours = now + length + 0.25, hours + length
@@ -71,7 +71,7 @@ def lives(zone: str) -> Lives:
 
 
 class Scene(NamedTuple):
-    """Lives in a cluster and a zone of their own: how many ended under a pod, and of how many a reclaim was witnessed."""
+    """Lives in their own cluster and zone: the ends with a running pod, and the witnessed reclaims."""
 
     lives: Lives
     series: list[Series]
@@ -80,17 +80,17 @@ class Scene(NamedTuple):
 
 
 def plain(zone: str) -> Scene:
-    """Nobody names interruptions. Also nodes of another family whose ends are none, and a job that goes on from a checkpoint."""
+    """No reported interruptions; plus nodes of another family, with ends that do not count, and a job that resumes."""
     found = lives(zone)
     for number in range(20):
         start, name = number * 9.0, f"over-{number}"
         found.nodes.append(node(name, "g6.12xlarge", start, start + 6, "spot", zone=zone))
-        # done just before the end, or gone for long
+        # finished just before the end, or long before
         last = start + (5.9 if number % 2 else 5)
         more = {} if number % 2 else {"keep_until": at(last)}
         found.pods.append(pod(name, name, [0, 1, 2, 3], start + 0.1, last, "train", **more))
     found.nodes.append(node("kept", "g5.xlarge", 0, END, zone=zone))
-    # two runs of a job: the second goes on from the epoch that the first had reached; those of another begin anew
+    # two runs of a job: the second resumes from the epoch of the first; runs of the other job start over
     for name, job, numbers in RUNS:
         start = int(numbers.split()[0])
         found.pods.append(pod(name, "kept", [0], start, start + 40, "train", owner=["PyTorchJob", job]))
@@ -98,26 +98,26 @@ def plain(zone: str) -> Scene:
 
 
 def sampled(start: float, end: float, values: Callable[[Any], Any], **labels: str) -> Series:
-    """A sample every five minutes from an hour to another, valued by their numbers since the beginning."""
+    """A sample every five minutes between two hours; its value is a function of its number since the start."""
     ticks = np.arange(int(start * 12), int(end * 12))
     return Series({"cluster": "main", **labels}, (ticks * 300 + at(0)) * 1000, values(ticks).astype(float))
 
 
 def handled(zone: str, heard_from: float) -> Scene:
-    """A termination handler names interruptions; while it is not heard yet, every end under a pod counts."""
+    """A termination handler reports interruptions; before its first report, every end with a running pod counts."""
     found = lives(zone)
 
-    # 14 were taken, and another was drained for maintenance
+    # 14 nodes were reclaimed, and another was drained for maintenance
     ends = [(one["to"] - at(0)) / 3600 - 1 / 60 for one in found.ended[:15]]
     about = words("__name__=actions_node_total job=handler instance=10.4.0.9:9092")
     more = [sampled(heard_from, END, np.zeros_like, **about)]
     for number, (one, end) in enumerate(zip(found.ended, ends, strict=False)):
         event = "spot-itn-1f" if number < 14 else "maintenance-event-2"
-        told = words(
+        event_labels = words(
             f"node_name={one['name']} node_event_id={event} node_action=cordon-and-drain node_status=success"
         )
         if end >= heard_from:
-            more.append(sampled(end, END, np.ones_like, **about, **told))
+            more.append(sampled(end, END, np.ones_like, **about, **event_labels))
     unheard = sum(one["to"] < at(heard_from) for one in found.ended)
     assert 0 < unheard < 14 if heard_from else unheard == 0
     ends_after = sum(end >= heard_from for end in ends[:14])
@@ -125,9 +125,9 @@ def handled(zone: str, heard_from: float) -> Scene:
 
 
 def counted(zone: str, metric: str, reason: str) -> Scene:
-    """Karpenter counts interruptions by NodePool alone; what ended without its counter rising was not taken, in NodePools."""
+    """Karpenter counts interruptions only by NodePool; an end in one without an increase of its counter is not a reclaim."""
     found = lives(zone)
-    # every other one was taken, a scrape before its end; Karpenter begins anew in the middle of them
+    # every second node was reclaimed, one scrape before its end; Karpenter restarts halfway
     taken = [round((one["to"] - at(0)) / 300) - 1 for one in found.ended[3::2]]
     middle = len(taken) // 2
 
@@ -142,7 +142,7 @@ def counted(zone: str, metric: str, reason: str) -> Scene:
     more = [counting(taken[:middle], taken[middle] - 1, "10.4.0.8:8080")]
     more.append(counting(taken[middle:], END * 12, "10.4.0.9:8080"))
     scraped = found.scraped()
-    # the first three are of a node group that Karpenter does not know
+    # the first three are in a node group outside Karpenter
     known = {one["name"] for one in found.nodes} - {one["name"] for one in found.ended[:3]}
     for one in scraped:
         if one.labels["__name__"] == "kube_node_labels" and one.labels["node"] in known:
@@ -168,8 +168,8 @@ def scenes() -> dict[str, Scene]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
-    """A store of all scenes, each a cluster of its own."""
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
+    """A store with all scenes, each as its own cluster."""
     folder = tmp_path_factory.mktemp("lives")
     (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     nodes = [{**one, "cluster": name} for name, scene in scenes().items() for one in scene.lives.nodes]
@@ -187,9 +187,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Store]:
 
 
 @pytest.fixture(scope="module")
-def evidence(told: tuple[Config, Store]) -> dict[tuple[str, str], dict[str, float]]:
-    """Rows of spot_evidence by instance type and zone, with a half-life so long that all evidence counts whole."""
-    config, store = told
+def evidence(loaded: tuple[Config, Store]) -> dict[tuple[str, str], dict[str, float]]:
+    """Rows of spot_evidence by instance type and zone, with a half-life so long that all evidence counts fully."""
+    config, store = loaded
     with store.read() as con:
         load_offers(con, config)
         run_stage(
@@ -207,22 +207,22 @@ def test_ends_and_reclaims_of_a_pool_are_counted(
     assert own["node_hours"] == pytest.approx(scene.lives.hours, rel=0.02)
     assert own["pool_hours"] <= own["node_hours"]
     assert own["reclaims"] == pytest.approx(scene.witnessed)
-    assert 0 < own["ends"] <= scene.ends  # ends within 15 minutes are one
+    assert 0 < own["ends"] <= scene.ends  # ends within 15 minutes count as one
 
 
-def test_ends_of_nodes_whose_pods_were_done_do_not_count(
+def test_ends_of_nodes_with_finished_pods_do_not_count(
     evidence: dict[tuple[str, str], dict[str, float]],
 ) -> None:
     assert all(row["ends"] == 0 for (kind, _), row in evidence.items() if kind == "g6.12xlarge")
 
 
-def test_training_that_went_on_from_a_checkpoint_is_safe(told: tuple[Config, Store]) -> None:
-    answer = ask("spot", f"--from 2026-03-10 --to 2026-03-18 --cluster main --config {told[0].path}")
+def test_training_resumed_from_a_checkpoint_is_safe(loaded: tuple[Config, Store]) -> None:
+    answer = ask("spot", f"--from 2026-03-10 --to 2026-03-18 --cluster main --config {loaded[0].path}")
     suits = {
         row["workload"]: row["suits spot"] for row in answer["tables"]["Workloads on nodes that could move"]
     }
     assert suits == {"PyTorchJob/resumed": "safe", "PyTorchJob/anew": "needs work", "unallocated": "not"}
     assert "own spot nodes: " in json.dumps(answer["assumptions"])
-    # two pods of 40 h at $1.20, then at $0.48 and as much longer as interruptions and checkpoints make it
+    # two pods of 40 h at $1.20, then at $0.48 for the longer time with interruptions and checkpoints
     times = exact(Work(answer["interruptions_per_hour"], 0.5, 2.5 / 60, 0.2))
     assert answer["saving"] == pytest.approx(80 * (1.20 - 0.48 * times), abs=0.01)

@@ -1,4 +1,4 @@
-"""`gpucost whatif tokens`: tokens from own GPUs against those of an API, by hand, and of a store's servers and bills."""
+"""`gpucost whatif tokens`: tokens from own GPUs against an API, by hand, and from a store's servers and bills."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MILLION = 1_000_000
 # ten million prompt tokens and one generated million in each hour
 TOKENS = "--prompt-tokens-per-day 240M --generation-tokens-per-day 24M"
 PRICES = "--input-price-per-million 1 --output-price-per-million 4"
-# two GPUs that do 11,000 tokens of both kinds a second: 12.6 million generated ones an hour by weight, of which 7.56 are used
+# two GPUs with 11,000 tokens a second of both kinds: 12.6 million weighted generated tokens an hour, 7.56 at the target
 REPLICA = "--gpus-per-replica 2 --replica-tokens-per-second 11000"
 NODE = "--on-demand-price 10"
 WORDS = f"{TOKENS} --peak-factor 1 {PRICES} {REPLICA} {NODE}"
@@ -48,18 +48,18 @@ def purchase(tokens: Tokens, cost: float = 0) -> Purchase:
 
 
 def hosted(tokens: Tokens, cost: float = 0, **options: Any) -> Answer:
-    """On nodes of $1 an hour, by replicas that by default are filled to 9 million generated tokens an hour, and a spare one."""
+    """Replicas on nodes of $1 an hour, by default filled to 9 million generated tokens an hour, and a spare one."""
     node = ReservedUse("node", 8.0, Price(Decimal(1), "test"))
     known = {"gpus_per_replica": 8, "replica_tokens_per_second": 2500 / 0.6, "peak_factor": 1.0}
     return serve(purchase(tokens, cost), node, Replicas(**known | options))
 
 
 def generated(millions: float, hours: int = 1) -> Tokens:
-    """Generated tokens alone, in millions."""
+    """Only generated tokens, in millions."""
     return Tokens(0.0, millions * MILLION, hours)
 
 
-def test_an_even_day_by_hand() -> None:
+def test_even_day_equals_calculation_by_hand() -> None:
     answer = ask("tokens", WORDS)
     # 7,200 million prompt tokens at $1, 720 million generated ones at $4; one replica and a spare one fit on one node
     names = "kind direction today scenario saving replicas_at_peak nodes"
@@ -67,19 +67,19 @@ def test_an_even_day_by_hand() -> None:
     assert answer["prompt_tokens"] == 7_200_000_000
     assert answer["title"].startswith("Own GPUs instead of an API")
     names = "break_even_api_cost_per_million_tokens api_cost_per_million_tokens"
-    # of 7,920 million tokens
+    # for 7,920 million tokens
     assert figures(answer, names) == "0.909090909 1.272727273"
     text = "The API costs less than own GPUs below 0.9091 per million tokens of this mix; it is 1.2727"
     assert answer["break_even"] == [text]
-    # half of the throughput: seven million generated tokens an hour by weight fit into 2 x 3.78
+    # half of the throughput: seven million weighted generated tokens an hour fit into 2 x 3.78
     half = ask("tokens", WORDS.replace("11000", "5500").replace("--peak-factor 1", "--peak-factor 2"))
     assert (half["replicas_at_peak"], half["scenario"]["cost"]) == (2, 7200)
     (factor,) = [one["value"] for one in half["assumptions"] if one["name"] == "busiest hour"]
     assert factor == 2
 
 
-def test_the_busiest_hour_decides() -> None:
-    # 300 million a day, of which the busiest hour has 24 million: 2 and 2/3 of a replica
+def test_busiest_hour_sets_the_number_of_replicas() -> None:
+    # 300 million a day, 24 million in the busiest hour: 2 and 2/3 of a replica
     answer = hosted(generated(300, 24), 1200, peak_factor=1.92)
     assert figures(answer, "scenario nodes replicas_at_peak") == "96 4 3"
     for name in ("peak_factor", "gpus_per_replica", "replica_tokens_per_second"):
@@ -87,8 +87,8 @@ def test_the_busiest_hour_decides() -> None:
             hosted(generated(1), **{name: None})
 
 
-# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs takes two nodes, each alone; filled to half as much,
-# twice as many; and never none
+# 2 + 1 replicas of 3 GPUs: two fit on a node of 8; a replica of 12 GPUs has two nodes of its own; at half the target, twice as
+# many; and never zero
 NODES = """
     18    | 3  | 1 | 0.6 | 2
     18    | 12 | 1 | 0.6 | 6
@@ -115,11 +115,11 @@ def test_list_prices_of_tokens() -> None:
     half = f"{rest} --model gpt-4o --output-price-per-million 1"
     assert_refused("tokens", half, "the API's prices are missing")
     assert_refused("tokens", f"{rest} --model gpt-4oo", "the price of the tokens of gpt-4oo is unknown")
-    nobody = "the price of the tokens of gpt-4o at nobody is unknown"
-    assert_refused("tokens", f"{rest} --model gpt-4o --api-provider nobody", nobody)
+    unknown = "the price of the tokens of gpt-4o at absent is unknown"
+    assert_refused("tokens", f"{rest} --model gpt-4o --api-provider absent", unknown)
 
 
-def test_prices_of_tokens_are_in_the_currency_of_the_configuration(tmp_path: Path) -> None:
+def test_token_prices_are_in_the_configured_currency(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('currency = "EUR"\n[prices]\nfx = { USD = 0.5 }\n')
     words = f"{TOKENS} --peak-factor 1 {REPLICA} {NODE} --model gpt-4o"
     answer = ask("tokens", words)
@@ -137,12 +137,12 @@ def test_counts_with_units() -> None:
             number(float, scaled, text)
 
 
-def test_what_is_paid_anyway_is_no_saving() -> None:
+def test_cost_paid_anyway_is_not_a_saving() -> None:
     tokens = generated(73, 73)
     answer = buy(purchase(tokens, 292), Position(Decimal(1000), "USD", 99.0), Decimal(600))
     assert figures(answer, "today scenario today.gpu_hours") == "1000 892 99"
     assert any("600.00 stays on the bill" in text for text in answer.findings)
-    # what is left to save is $400 for 73 million in a tenth of a month
+    # $400 can be saved, for 73 million tokens in a tenth of a month
     assert answer.figures["break_even_api_cost_per_million_tokens"] == pytest.approx(Decimal(400) / 73)
     all_of_it = buy(purchase(tokens, 292), Position(Decimal(1000), "USD"), Decimal(1000))
     assert all_of_it.saving == -292
@@ -155,7 +155,7 @@ COUNTED = """
     prompt_token     | llm-0 | llama | 1.5 8e6, 20.5 12e6
     cached_token     | llm-0 | llama | 1.5 1.2e6
 """
-# what pods counted by an hour: the pools of a model, and another
+# counts of pods by hour: the pools of a model, and another pod
 POOLS = """
     prompt_token     | llm-prefill-0 | m | 1.5 8e6
     prompt_token     | llm-decode-0  | m | 1.5 8e6
@@ -166,17 +166,17 @@ POOLS = """
 
 
 def put_counts(store: Store, counts: str) -> None:
-    """Stores what pods counted until some hours, from nothing on."""
+    """Stores the counts of pods at some hours, starting from zero."""
     series = []
     for unit, name, model, points in text_rows(counts):
-        told = [(float(hour), float(count)) for hour, count in map(str.split, points.split(","))]
-        series.append((counter(unit, name, "chat", model=model), [(0.0, 0.0), *told]))
+        samples = [(float(hour), float(count)) for hour, count in map(str.split, points.split(","))]
+        series.append((counter(unit, name, "chat", model=model), [(0.0, 0.0), *samples]))
     put(store, series)
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """One model, and tokens of a pod that is not known."""
+    """One model, and tokens of an unknown pod."""
     config, store = stored(
         on_nodes({"serve": [("llm-0", [0, 1], 0, 24)]}, 24), tmp_path_factory.mktemp("model")
     )
@@ -188,7 +188,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """The pools of a model, and one on a node with a savings plan at $1 an hour."""
+    """The pools of a model, and a pod on a node with a savings plan at $1 an hour."""
     described = on_nodes({"serve": [("llm-prefill-0", [0], 0, 24), ("llm-decode-0", [1, 2, 3], 0, 24)]}, 24)
     plan = pod("plan-0", "plan", [0], 0, 24, namespace="chat", owner=["Deployment", "plan"])
     nodes, pods = [*described["nodes"], node("plan", "g5.xlarge", 0, 24)], [*described["pods"], plan]
@@ -203,7 +203,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 
 def copied(config: Config, folder: Path) -> Config:
-    """The same with a store of its own, to be written to."""
+    """A copy with its own store, which a test may change."""
     assert config.path is not None
     for path in (config.store, config.path, config.path.with_name("prices.csv")):
         shutil.copyfile(path, folder / path.name)
@@ -217,7 +217,7 @@ def of_store(config: Config, words: str) -> dict[str, Any]:
     return ask("tokens", f"--config {config.path} {WHEN} {words}")
 
 
-def test_own_tokens_of_the_store_bought(config: Config) -> None:
+def test_stored_tokens_of_own_replicas_are_bought(config: Config) -> None:
     found = of_store(config, f"--workload Deployment/llm {PRICES}")
     assert figures(found, "today scenario today.gpu_hours paid_anyway_cost") == "48 40 48 0"
     assert found["assumptions"][0]["value"] == "llama"
@@ -226,7 +226,7 @@ def test_own_tokens_of_the_store_bought(config: Config) -> None:
     assert listed["scenario"]["cost"] == pytest.approx(12 * 2.5 + 7 * 10)
 
 
-def test_own_cost_is_that_of_the_report_and_committed_capacity_is_paid_anyway(others: Config) -> None:
+def test_own_cost_equals_the_report_and_commitments_are_paid_anyway(others: Config) -> None:
     words = f"--config {others.path} {WHEN} --workload Deployment/plan"
 
     tokens, reported = (answer(f"{command} {words}")["totals"] for command in ("unit tokens", "report"))
@@ -238,7 +238,7 @@ def test_own_cost_is_that_of_the_report_and_committed_capacity_is_paid_anyway(ot
         assert found[name] == tokens[name]
 
 
-def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> None:
+def test_hours_across_midnight_are_complete(config: Config, tmp_path: Path) -> None:
     config = copied(config, tmp_path)
     assert config.path
     text = config.path.read_text()
@@ -254,7 +254,7 @@ def test_hours_that_midnight_cuts_are_whole(config: Config, tmp_path: Path) -> N
 def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) -> None:
     config = copied(config, tmp_path)
     rows = [focus(*row) for row in (("input", "11.2345"), ("cached input", "4"), ("output", "2.5"))]
-    # money without a number of tokens is not of them
+    # charges without a number of tokens do not count
     images = focus("input", "1", "images") | dict.fromkeys(("ConsumedQuantity", "ConsumedUnit"), "")
     images |= dict.fromkeys(("SkuMeter", "SkuId"), "images")
     (tmp_path / "openai.csv").write_text(csv_text([*rows, images]))
@@ -267,7 +267,7 @@ def test_bought_tokens_of_bills_on_own_replicas(config: Config, tmp_path: Path) 
     names = "today scenario prompt_tokens generation_tokens scenario.node_hours"
     assert figures(found, names) == shown(cost, 240, 15_234_500, 2_500_000, 24)
     assert "for gpt-4o" in found["title"]
-    # bills name no part of the fleet
+    # bills do not contain namespaces
     where = f"--config {config.path} {WHEN} --namespace chat --peak-factor 2 {REPLICA} {NODE}"
     assert_refused("tokens", where, "bills have tokens by team and model", 1)
 
@@ -280,5 +280,5 @@ UNKNOWN = f"""
 
 
 @pytest.mark.parametrize(("words", "message", "code"), text_rows(UNKNOWN))
-def test_what_the_store_does_not_know(config: Config, words: str, message: str, code: str) -> None:
+def test_missing_data_in_the_store_is_named(config: Config, words: str, message: str, code: str) -> None:
     assert_refused("tokens", f"--config {config.path} {WHEN} {words}", message, int(code))

@@ -1,11 +1,11 @@
-"""What a workload is for: rules of the configuration, labels, owners, names and images, in that order."""
+"""The type of a workload, from rules of the configuration, labels, owners, names and images, in that order."""
 
 from __future__ import annotations
 
 from tests.text_tables import table, words
 from tests.unit.stage_tables import Tables
 
-#: Pods, what they are for, their owners, labels and images; pods named x… say nothing by their names.
+#: Pods, their types, owners, labels and images; names of pods x… do not indicate a type.
 PODS = table("""
 pod                  | type        | owner                     | labels | image
     bare                 | other       |                           | |
@@ -68,7 +68,7 @@ allocation_traits: allocation_id
 
 cases: kind VARCHAR, name VARCHAR, pod VARCHAR, labels MAP(VARCHAR, VARCHAR), image VARCHAR, type VARCHAR
 """
-# labels of before are those of a notebook; the last pod has none
+# earlier labels belong to a notebook; the last pod has none
 MADE = """
 CREATE TEMP TABLE allocated AS SELECT row_number() OVER () AS allocation_id, 'c' AS cluster, 'n-' || pod AS namespace, pod,
     pod || kind AS uid, kind AS workload_kind, kind || '/' || name AS workload, 10::BIGINT AS held_from_ms,
@@ -80,21 +80,21 @@ INSERT INTO state_intervals BY NAME SELECT cluster, 'kube_pod_container_info' AS
     FROM allocated WHERE image IS NOT NULL;
 CREATE TEMP TABLE pods AS SELECT cluster, uid, type = 'batch' AS failed,
     CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 95 WHEN 'Pod' THEN 5 END AS pending_to_ms FROM allocated"""
-# what a pod is said to be for, and whether it failed and began to run otherwise than expected
+# the type of each pod, and whether its failure or start differ from the expected ones
 FOUND = """
 SELECT pod, workload_type, failed <> (type = 'batch') OR started_ms IS DISTINCT FROM
     CASE workload_kind WHEN 'Job' THEN 40 WHEN 'CronJob' THEN 90 WHEN 'Pod' THEN 10 END
 FROM allocated JOIN allocation_traits USING (allocation_id)"""
 
 
-def test_a_workload_is_of_the_type_of_the_first_rule_that_knows_it(inventory: Tables) -> None:
+def test_first_matching_rule_sets_the_workload_type(inventory: Tables) -> None:
     cases = []
     for row in PODS:
         kind, name = row.get("owner", f"Pod/{row['pod']}").split("/")
         labels = {f"label_{key}": value for key, value in words(row.get("labels", "")).items()}
         image = f"'{row['image']}'" if "image" in row else "NULL"
-        told = f"MAP {labels}" if labels else "NULL"
-        cases.append(f"'{kind}', '{name}', '{row['pod']}', {told}, {image}, '{row['type']}'")
+        label_map = f"MAP {labels}" if labels else "NULL"
+        cases.append(f"'{kind}', '{name}', '{row['pod']}', {label_map}, {image}, '{row['type']}'")
     inventory.fill(RULES + "\n".join(cases))
     inventory.con.execute(MADE)
     inventory.run("inventory/43_workload_types")
