@@ -1,4 +1,4 @@
-"""Bills put straight into the tables that a load fills, priced together and reconciled one by one."""
+"""Bills written straight into the tables that a load fills, priced together, reconciled one by one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ MONTH = "2026-10"
 P5 = "p5.48xlarge"
 D = Decimal
 EUR = D("1.1")
-GONE = "i-0fff"  # a machine with GPUs that no metrics saw
+GONE = "i-0fff"  # a machine with GPUs that has no metrics
 
 
 @dataclass(frozen=True)
 class Bill:
-    """Rows, each with some of: kind, key, hour, hours, type, billed, cost (effective), currency, category, ..."""
+    """Rows, each with some of: kind, key, hour, hours, type, billed, cost (effective), currency, category,
+    ..."""
 
     rows: Sequence[dict[str, Any]]
     form: str = "aws-cur"
@@ -34,14 +35,17 @@ class Bill:
 
 
 def put(con: Connection, bill: Bill, suffix: str = "", month: str = MONTH) -> None:
-    """Puts a bill of the month into the store, its payer and machines named with a suffix."""
+    """Put a bill of the month into the store.
+
+    The suffix is added to its payer and machines.
+    """
     rows = []
     for row in bill.rows:
         own = {
             "payer": bill.payer + suffix,
             "key": row["key"] + suffix if row.get("key") else None,
             "cause": row.get("cause", "fee_amortized" if "billed" in row else "same"),
-            # pricing takes no discount of storage off machines
+            # pricing does not subtract storage discounts from machines
             "service_category": "Storage" if row.get("kind") == "discount" else None,
         }
         rows.append({"hours": None, "type": None, "account": None} | row | own)
@@ -49,16 +53,17 @@ def put(con: Connection, bill: Bill, suffix: str = "", month: str = MONTH) -> No
 
 
 def machine(hour: int = 0, key: str | None = KEY, **other: Any) -> dict[str, Any]:
-    """A row of one hour of a machine with GPUs."""
+    """A row for one hour of a machine with GPUs."""
     return {"kind": "instance", "key": key, "hour": hour, "hours": 1.0, "type": "p4d.24xlarge", **other}
 
 
 @dataclass(frozen=True)
 class Case:
-    """Bills of one node, i-0abc, up and collected for 24 hours, of each of which teams held the parts `held`.
+    """Bills of one node, i-0abc, up and collected for 24 hours.
 
-    `billed` and `effective`, the latter where it is another, are rows and costs by class or team. `change` changes what pricing
-    and attribution made, of a machine and its node.
+    Each hour, teams are allocated the parts `held`. `billed` and `effective` (if different) are rows and
+    costs by class or team. `change` edits the results of pricing and attribution, given a machine and its
+    node.
     """
 
     bills: Sequence[Bill]
@@ -75,7 +80,10 @@ class Case:
 def accounts(
     con: Connection, cases: Sequence[Case], sharing: str = "as_billed"
 ) -> list[Callable[[], Reconciliation]]:
-    """What answers each case, priced together: each has a node and a billing period of its own, and all days are the same."""
+    """The reconciliation of each case; all are priced together.
+
+    Each case has its own node and billing period, and all days are the same.
+    """
     nodes, months, end = [], [f"{2026 + number}-10" for number in range(len(cases))], START + 24 * MS_PER_HOUR
     for number, (case, month) in enumerate(zip(cases, months, strict=True), 1):
         nodes.append(
@@ -117,7 +125,10 @@ WHERE p.node_id = $node AND p.price_source = 'bill' AND p.from_ms <= h.from_ms A
 
 
 def first_hour(cost: int, other: int, discount: int = 0) -> Callable[[Connection, dict[str, Any]], None]:
-    """A change: the machine's first hour costs this, others that, as if a discount or a fee had been placed there."""
+    """A change of costs: `cost` for the machine's first hour and `other` for the rest.
+
+    It has the same effect as a discount or a fee placed on these hours.
+    """
 
     def change(con: Connection, of: dict[str, Any]) -> None:
         hour = f"CASE WHEN from_ms = $start THEN {cost} ELSE {other} END"
@@ -136,13 +147,13 @@ def first_hour(cost: int, other: int, discount: int = 0) -> Callable[[Connection
 
 
 def of(found: Reconciliation, basis: str, currency: str = "USD") -> dict[str, tuple[int, Decimal]]:
-    """Rows and cost by class, or team."""
+    """Rows and cost by class or team."""
     (one,) = [one for one in found.statements if (one.basis, one.currency) == (basis, currency)]
     return {row.team or row.name: (row.rows, row.cost) for row in one.classes}
 
 
 def check(found: Reconciliation, rows: int) -> None:
-    """Both statements hold every row, and add up to the cent as they are shown."""
+    """Check that both statements contain every row and add up to the cent as displayed."""
     for basis in BASES:
         own = [one for one in found.statements if one.basis == basis]
         assert sum(row.rows for one in own for row in one.classes) == sum(one.rows for one in own) == rows

@@ -1,4 +1,4 @@
-"""Bills made up for tests of prices, put straight into the tables that a load fills."""
+"""Made-up bills for price tests, written straight into the tables that a load fills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = "i-0abc"
 ROW: dict[str, Any] = {"hour": 0, "length": 1.0, "hours": 1.0} | words(f"""
     key={KEY} cost=10 currency=USD type=p4d.24xlarge account=444455556666 region=us-east-1 pricing=Standard category=Usage
     cause=same kind=instance""")
-#: Columns of a bill's rows, by what ROW calls them.
+#: Columns of a bill's rows, by their names in ROW.
 COLUMNS = words("""
     key=instance_key hours=instance_hours currency=billing_currency type=instance_type account=sub_account_id
     pricing=pricing_category category=charge_category cause=cost_cause reservation=capacity_reservation_id
@@ -31,7 +31,10 @@ def bill(
     told_as: str = "aws-cur",
     is_final: bool | None = None,
 ) -> int:
-    """Puts a bill of rows, each what differs from ROW (hours count from DAY), and its load; returns its number."""
+    """Put a bill of rows and its load into the store; return the bill's number.
+
+    Each row gives its differences from ROW; hours count from DAY.
+    """
     number: int = con.execute("SELECT coalesce(max(bill_id), 0) + 1 FROM bills").fetchall()[0][0]
     con.execute(
         "INSERT INTO bills (bill_id, provider, source, format, billing_account_id, billing_period, is_whole, is_final, digest,"
@@ -39,8 +42,8 @@ def bill(
         [number, provider, told_as, period, len(rows), is_final],
     )
     with bill_table(con):
-        for place, told in enumerate(rows):
-            row = ROW | told
+        for place, changes in enumerate(rows):
+            row = ROW | changes
             start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour")))
             own = {
                 "bill_id": number, "charge_key": place, "source_file": "f.csv", "source_row": place,
@@ -55,12 +58,15 @@ def bill(
 
 
 def hours(*numbers: int, **other: Any) -> list[dict[str, Any]]:
-    """Rows of whole hours, alike but for their hour."""
+    """Rows of whole hours that differ only in the hour."""
     return [{"hour": number, **other} for number in numbers]
 
 
 def covered(con: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Puts a bill of a table of charges, each of a day; those of a `plan` are committed."""
+    """Put a bill from a table of charges of one day each.
+
+    Charges with a `plan` are committed.
+    """
     usage: dict[str, Any] = {"key": None, "type": None, "hours": None}
     plan = {"pricing": "Committed", "status": "Used", "discount": "Savings Plan"}
     rows = [usage | (plan if "plan" in row else {}) | {"length": 24} | row for row in table(text)]

@@ -1,4 +1,7 @@
-"""Fleets with their bills, attributed once for all tests that read them; who changes one has a copy."""
+"""Fleets with their bills, attributed once for all tests that read them.
+
+A test that changes one copies it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ BOOTING = 600
 
 
 def configured(fleet: Billed, lines: str) -> Billed:
-    """The fleet with these lines more in its configuration, as a command reads it."""
+    """The fleet with these lines added to its configuration, loaded as a command loads it."""
     path = fleet.folder / "gpucost.toml"
     path.write_text(path.read_text() + lines)
     fleet.config = load_config(path, environ={}, cwd=fleet.folder)
@@ -25,7 +28,7 @@ def configured(fleet: Billed, lines: str) -> Billed:
 
 
 def whole(folder: Path) -> Billed:
-    """A fleet whose bill covers it and nothing else, but for ten minutes before each machine was a node."""
+    """A fleet whose bill covers it exactly, plus ten minutes before each machine became a node."""
     signed = (
         '[[coverage.accept]]\nfrom = 2026-03-01\nto = 2026-04-01\nwho = "Dana"\nwhy = "it ran for two days"\n'
     )
@@ -37,7 +40,7 @@ def whole(folder: Path) -> Billed:
 
 
 def elsewhere(fleet: Billed) -> list[Charge]:
-    """Charges of the fleet, those of n3 by a machine that it does not have."""
+    """Charges of the fleet; charges of n3 name a machine outside the fleet."""
     return [
         replace(charge, node=charge.node | {"name": "elsewhere"}) if charge.node["name"] == "n3" else charge
         for charge in charges(fleet.fleet, rate, booting=BOOTING)
@@ -45,7 +48,7 @@ def elsewhere(fleet: Billed) -> list[Charge]:
 
 
 def partly(folder: Path) -> Billed:
-    """A fleet of which n3, the spot node, is on no bill; commitments are as billed."""
+    """A fleet whose spot node n3 is on no bill; commitments are shared as billed."""
     fleet = configured(Billed(folder, machines("p4de.24xlarge")), 'commitment_sharing = "as_billed"\n')
     fleet.bill(bill_files.aws_cur(elsewhere(fleet)), "cur.csv", "aws")
     pipeline.attribute(fleet.config, fleet.store)
@@ -53,7 +56,7 @@ def partly(folder: Path) -> Billed:
 
 
 def copied(fleet: Billed, folder: Path, sharing: str | None = None) -> Billed:
-    """The same, to be changed; attributed anew if commitments are shared otherwise."""
+    """A copy that may be changed, attributed again if `sharing` is given."""
     made = fleet.copy(folder)
     made.config = fleet.sharing(sharing) if sharing else fleet.config
     if sharing:

@@ -1,4 +1,4 @@
-"""Small billing exports for tests: written here, of the shapes that the clouds deliver, and loaded as a user would."""
+"""Small billing exports for tests, in the formats that the clouds deliver, loaded as a user loads them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FOCUS_USAGE = words("""
 
 
 def usage(hour: int = 10, /, **changed: str) -> Row:
-    """A CUR row of one instance-hour; keywords name columns by what follows the slash."""
+    """A CUR row of one instance-hour; keywords are column names after the slash."""
     row = USAGE | {
         "lineItem/UsageStartDate": f"2026-03-05T{hour:02}:00:00Z",
         "lineItem/UsageEndDate": f"2026-03-05T{hour + 1:02}:00:00Z",
@@ -55,7 +55,7 @@ def usage(hour: int = 10, /, **changed: str) -> Row:
     return row
 
 
-#: What tables call columns of CUR, and accounts and ARNs in them.
+#: Short names of CUR columns in tables, and of accounts and ARNs in them.
 COLUMNS = words("""
     item=LineItemType cost=UnblendedCost net=lineItem/NetUnblendedCost usage=UsageType id=ResourceId product=ProductCode
     account=UsageAccountId amount=UsageAmount zone=AvailabilityZone description=LineItemDescription
@@ -72,7 +72,7 @@ NAMES = words("""
     RESERVATION=arn:aws:ec2:us-east-1:111122223333:reserved-instances/bbbb
     BLOCK=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0aaa
     CAPACITY=arn:aws:ec2:us-east-1:444455556666:capacity-reservation/cr-0bbb""")
-#: Line items by the word that a row of a table begins with.
+#: Line items by the first word of a table row.
 ITEMS = columns("""
     machine
     p5 usage=BoxUsage:p5.48xlarge
@@ -95,36 +95,37 @@ ITEMS = columns("""
 
 
 def item(text: str, kinds: Row = ITEMS) -> Row:
-    """A CUR row from a word of `kinds` and what is changed in it."""
+    """A CUR row from a word of `kinds` and its changed columns."""
     kind, _, changed = text.strip().partition(" ")
     row = words(kinds[kind]) | words(changed)
     hour = int(row.pop("hour", "10"))
     return usage(hour, **{COLUMNS.get(name, name): NAMES.get(value, value) for name, value in row.items()})
 
 
-#: What tables call columns of charges.
+#: Short names of charge columns in tables.
 SHORT = words("""
     period=billing_period start=charge_period_start billed=billed_cost effective=effective_cost cause=cost_cause
     hours=instance_hours machine=instance_key""")
 
 
 def scene(text: str, row: Callable[[str], Any] = item) -> tuple[list[Any], list[Row]]:
-    """Rows of a file and what their charges say, from a table: a line has a row's words, a bar and its charge's words.
+    """Rows of a file and the expected charges, from a table.
 
-    A line that begins with a blank belongs to the one before.
+    Each line contains the words of a row, a bar and the words of its charge. A line that begins with a blank
+    continues the previous one.
     """
     lines = halves(text)
     return [row(left) for left, _ in lines], [words(right) for _, right in lines]
 
 
 def halves(text: str) -> list[tuple[str, str]]:
-    """Each line of such a table: the row's words, and its charge's."""
+    """Each line of such a table: the words of the row, and the words of its charge."""
     lines = (line.partition(" | ") for line in text.strip().replace("\n ", " ").splitlines())
     return [(left, right) for left, _, right in lines]
 
 
 def as_text(value: Any) -> str:
-    """A value of a charge as tables write it: "-" is none."""
+    """A charge's value as tables write it; "-" is null."""
     if isinstance(value, Decimal):
         return f"{(value + 0).normalize():f}"
     if isinstance(value, dict):
@@ -135,7 +136,7 @@ def as_text(value: Any) -> str:
 
 
 def check_scene(charges: Rows, expected: Rows) -> None:
-    """Charges say what their rows of the table do, and there are no others."""
+    """Check that the charges match the table's rows, with no others."""
     found = [
         {name: as_text(charge[SHORT.get(name, name)]) for name in columns}
         for columns, charge in zip(expected, charges, strict=True)
@@ -144,18 +145,19 @@ def check_scene(charges: Rows, expected: Rows) -> None:
 
 
 def own_text(text: str, number: int) -> str:
-    """AWS accounts, machines (i-0aaa, j-1) and capacity reservations (cr-0aaa) as those of a case among others in one store."""
+    """The text with AWS accounts, machines (i-0aaa, j-1) and capacity reservations (cr-0aaa) renamed for
+    one case."""
     text = re.sub(r"(111122223|444455556|999988887)\d{3}", rf"\g<1>{number:03}", text)
     return re.sub(r"\b(i-[0-9a-f]+|j-\d+|cr-0[a-f]{3})\b", rf"\g<0>{number:03x}", text)
 
 
 def own_rows(rows: Rows, number: int) -> list[Row]:
-    """CUR rows of a case, which share nothing with those of others."""
+    """CUR rows of a case, renamed to share no identifier with other cases."""
     return [{column: own_text(value, number) for column, value in row.items()} for row in rows]
 
 
 def csv_text(rows: Rows) -> str:
-    """The rows as CSV, with every column that any of them has."""
+    """The rows as CSV, with the columns of all of them."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
@@ -165,14 +167,14 @@ def csv_text(rows: Rows) -> str:
 
 
 def text_of(rows: Rows) -> str:
-    """Rows as CSV, or as JSON lines if records stand in them."""
+    """Rows as CSV, or as JSON lines if they contain records."""
     if any(isinstance(value, dict) for value in rows[0].values()):
         return "".join(json.dumps(row) + "\n" for row in rows)
     return csv_text(rows)
 
 
 def parquet(rows: Rows, **columns: Any) -> bytes:
-    """Rows as Parquet, with some columns of other types than those of the rows' values."""
+    """Rows as Parquet; `columns` replace columns to give them other types."""
     import pyarrow as pa  # slow to import
     from pyarrow.parquet import write_table
 
@@ -186,7 +188,7 @@ def parquet(rows: Rows, **columns: Any) -> bytes:
 
 
 def snake(rows: Rows) -> list[Row]:
-    """The same rows with CUR 2.0's column names."""
+    """The same rows with the column names of CUR 2.0."""
     return [{_snake(name): value for name, value in row.items()} for row in rows]
 
 
@@ -195,9 +197,9 @@ def _snake(name: str) -> str:
     return "".join(letters).replace("__", "_").lstrip("_")
 
 
-# What is stored, but for what was mapped: of as many rows, all columns.
+# Stored rows that differ from the mapped ones in any column, and the difference of their counts.
 _STORED = "SELECT * EXCLUDE (bill_id) FROM incoming"
-# What names no account is of the only one in its file.
+# Rows without an account belong to the only account of their file.
 _MAPPED = """SELECT provider, billing_period, * EXCLUDE (provider, billing_period, is_invoiced, issuer, label_digest)
     REPLACE (CASE WHEN count(DISTINCT billing_account_id) OVER file = 1 THEN max(billing_account_id) OVER file
         ELSE billing_account_id END AS billing_account_id)
@@ -208,7 +210,7 @@ SELECT (SELECT count(*) FROM mapped) - (SELECT count(*) FROM incoming), (SELECT 
 
 
 def _as_mapped(con: DuckDBPyConnection, files: BillFiles) -> bool:
-    """Writes the rest of a load, and holds each stored row against what the mapping makes of it by itself."""
+    """Write the rest of a load, and compare each stored row with the mapping of that row alone."""
     is_complete = write_details(con, files)
     if is_complete:
         con.execute("CREATE OR REPLACE TEMP VIEW raw AS FROM raw_rows")
@@ -219,7 +221,7 @@ def _as_mapped(con: DuckDBPyConnection, files: BillFiles) -> bool:
 class Bills:
     """A store in `directory`, into which files are loaded.
 
-    If `is_checked`, each load compares the stored rows with those that the mapping makes of every row by itself.
+    If `is_checked`, each load compares the stored rows with the result of mapping each row alone.
     """
 
     def __init__(self, directory: Path, *, is_checked: bool = True) -> None:
@@ -241,20 +243,20 @@ class Bills:
             return collect_bills(self.store, trees, provider, currency=currency, force=force)
 
     def loaded(self, *paths: Path, **options: Any) -> BillRun:
-        """A run in which all files have to load."""
+        """Load files that must all be accepted."""
         run = self.load(*paths, **options)
         assert not run.errors, run.errors
         return run
 
     def take(self, content: Rows | str | bytes, name: str = "a.csv", **options: Any) -> BillRun:
-        """Loads a file that is given, or its rows; it has to load."""
+        """Load one file, given as content or rows; it must be accepted."""
         text = content if isinstance(content, str | bytes) else text_of(content)
         return self.loaded(self.write(name, text), **options)
 
     def cases(
         self, files: Mapping[str, str | bytes], **options: Any
     ) -> tuple[BillRun, dict[str, list[Charge]]]:
-        """Loads a file of each case in one run; the charges of each."""
+        """Load one file per case in one run; return the charges of each."""
         paths = {
             self.write(f"{number:03}.csv", text): name for number, (name, text) in enumerate(files.items())
         }
@@ -264,7 +266,10 @@ class Bills:
         return run, charges
 
     def refusals(self, contents: Mapping[str, str | bytes], provider: str | None = "aws") -> Row:
-        """What each file is refused with, when all are loaded in one run; of files with bad rows, their first bad row."""
+        """The error for each file, with all of them loaded in one run.
+
+        For bad rows, the first bad row of the file.
+        """
         paths = {
             str(self.write(f"{number:03}.csv", text)): name
             for number, (name, text) in enumerate(contents.items())
@@ -289,7 +294,7 @@ class Bills:
         }
 
     def aws(self, rows: Rows, name: str = "cur.csv") -> list[Charge]:
-        """Loads CUR rows that must load, and answers all charges."""
+        """Load CUR rows that must be accepted; return all charges."""
         self.take(rows, name)
         return self.charges()
 

@@ -1,4 +1,4 @@
-"""The month's bundle of a store of October, made once for all tests that read it or change a copy."""
+"""The bundle of October, made once for all tests that read it or change a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEAMS = '[[teams]]\nname = "all"\nnamespaces = ["no-such"]\n'
 
 @dataclass
 class Made:
-    """A bundle in `out`, the store that it was sealed in, the store before that, and the options and messages of the run."""
+    """A bundle in `out`, its sealed store, the store before the seal, and the run's options and messages."""
 
     store: Path
     out: Path
@@ -52,7 +52,7 @@ class Made:
         return Made(Path(store), Path(out), self.unsealed, self.options)
 
     def restored(self) -> Made:
-        """With the store as it was before the seal."""
+        """The same bundle with the store from before the seal."""
         copyfile(self.unsealed, self.store)
         return self
 
@@ -66,7 +66,8 @@ BUILD, READ_FINDINGS = read_bundle, of_findings.read_findings
 
 @contextmanager
 def remembering() -> Iterator[dict[Any, Any]]:
-    """Bundles and findings of a store and a configuration are made once; who clears what it yields has them made again."""
+    """Make bundles and findings once per store and configuration; clear the yielded dict to make them
+    again."""
 
     def key(config: Config, store: Store, *more: object) -> tuple[object, ...]:
         return (
@@ -99,7 +100,7 @@ def remembering() -> Iterator[dict[Any, Any]]:
 
 
 def make(store: Path, folder: Path, options: str = "", over: Path | None = None, code: int = 0) -> Made:
-    """The bundle of a copy of a store, in a folder of its own, in the place of another."""
+    """The bundle of a copy of a store, in its own folder, over a copy of another bundle if given."""
     made = Made(folder / "store.duckdb", folder / "out", folder / "unsealed.duckdb", options)
     copyfile(store, made.store)
     copyfile(store, made.unsealed)
@@ -114,11 +115,11 @@ def make(store: Path, folder: Path, options: str = "", over: Path | None = None,
 
 
 def restate(sealed: Made, folder: Path) -> Made:
-    """The bundle in its place after a final bill asked half and the configuration changed."""
+    """The bundle after a final bill halved the cost and the configuration changed."""
     store, config = Path(copyfile(sealed.store, folder / "billed.duckdb")), folder / "other.toml"
     config.write_text(TEAMS)
     with duckdb.connect(str(store)) as con:
-        # what attribution makes of a bill that asks half
+        # the result of attribution with a bill of half the cost
         bill(con, *({"key": f"i-{node}", "hour": 0, "length": 744.0, "cost": "10"} for node in (1, 2, 3, 4)))
         con.execute("UPDATE bills SET is_final = true")
         with cell_tables(con):
@@ -152,5 +153,5 @@ def manifest(made: Made) -> dict[str, Any]:
 
 
 def logged(store: Path) -> list[dict[str, str]]:
-    told = command.answer(f"store log --store {store}")
-    return [one for one in told if one["what"] in ("seal", "restatement")]
+    entries = command.answer(f"store log --store {store}")
+    return [one for one in entries if one["what"] in ("seal", "restatement")]

@@ -1,4 +1,4 @@
-"""Fixtures that tests of prices, bills and what-ifs share."""
+"""Fixtures shared by tests of prices, bills and what-ifs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["fake", "fakes"]  # fixtures
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """What `gpucost demo` makes in November 2026, attributed, for who only reads it."""
+    """The attributed store of `gpucost demo` in November 2026; read only."""
     from gpucost import pipeline  # slow to import
     from gpucost.config.load import load_config
     from gpucost.demo.build import build, last_months
@@ -45,13 +45,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(scope="module")
 def module_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a module's own."""
+    """A folder for one test module."""
     return tmp_path_factory.mktemp("module")
 
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder, and somebody's home, with neither a config nor a store."""
+    """A folder, also the home directory, without a configuration or a store."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
@@ -60,7 +60,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def facts() -> Facts:
-    """What the catalog knows of GPU models."""
+    """The catalog's facts about GPU models."""
     return load_facts()
 
 
@@ -80,14 +80,14 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def tables(con: duckdb.DuckDBPyConnection) -> Tables:
-    """The same, for a stage alone."""
+    """The tables of an empty store, to run one stage."""
     con.execute("SET TimeZone = 'UTC'")
     return Tables(con)
 
 
 @pytest.fixture
 def inventory(tables: Tables) -> Tables:
-    """What inventory hands on, empty, where GPUs, cores and memory are charged by request."""
+    """The empty outputs of inventory; GPUs, cores and memory are charged by request."""
     tables.know(accelerators="gpu", other_resources="cpu|memory", cost_basis="sku")
     tables.con.execute("CREATE TEMP MACRO model_spelling(name) AS lower(name)")
     tables.run("inventory/05_macros")
@@ -97,7 +97,7 @@ def inventory(tables: Tables) -> Tables:
 
 @pytest.fixture(scope="session")
 def billed_fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
-    """Three machines on one bill, for who only reads it."""
+    """Three machines on one bill; read only."""
     from tests.unit.billed_fleets import whole  # slow to import
 
     return shared(tmp_path_factory, "billed", whole)
@@ -105,7 +105,7 @@ def billed_fleet(tmp_path_factory: pytest.TempPathFactory) -> Billed:
 
 @pytest.fixture(scope="session")
 def fleet_as_billed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFactory) -> Billed:
-    """The same, of which each machine has the commitments that it was billed."""
+    """The same three machines, with commitments shared as billed."""
     from tests.unit.billed_fleets import copied  # slow to import
 
     return shared(tmp_path_factory, "as-billed", lambda folder: copied(billed_fleet, folder, "as_billed"))
@@ -113,7 +113,7 @@ def fleet_as_billed(billed_fleet: Billed, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def partly_billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
-    """Three machines, one of which is on no bill."""
+    """Three machines, one of them missing from the bill."""
     from tests.unit.billed_fleets import partly  # slow to import
 
     return shared(tmp_path_factory, "partly", partly)
@@ -121,7 +121,7 @@ def partly_billed(tmp_path_factory: pytest.TempPathFactory) -> Billed:
 
 @pytest.fixture(scope="session")
 def october(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of October, of which two days have nodes, that nobody changes."""
+    """A store of October with nodes on two days; read only."""
     from tests.golden.report_fleet import OCTOBER, OCTOBER_END, sample  # slow to import
 
     def make(folder: Path) -> None:
@@ -142,7 +142,7 @@ def sealed(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="session", name="shared")
 def shared_costs(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Another, in which unallocated costs are shared."""
+    """Another bundle of October, with unallocated costs shared."""
     from tests.unit.bundles import make  # slow to import
 
     options = "--share-unallocated proportional"
@@ -151,7 +151,7 @@ def shared_costs(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made
 
 @pytest.fixture(scope="session")
 def restated(sealed: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The bundle in its place after a final bill asked half and the configuration changed."""
+    """The bundle after a final bill halved the cost and the configuration changed."""
     from tests.unit.bundles import restate  # slow to import
 
     return shared(tmp_path_factory, "restated", lambda folder: restate(sealed, folder))
@@ -165,7 +165,7 @@ def bundle(sealed: Made, tmp_path: Path) -> Made:
 
 @pytest.fixture(scope="module")
 def remembered() -> Iterator[dict[Any, Any]]:
-    """Bundles are made once; who clears this has them made again."""
+    """Make bundles once; clear this dict to make them again."""
     from tests.unit.bundles import remembering  # slow to import
 
     with remembering() as known:
@@ -174,7 +174,7 @@ def remembered() -> Iterator[dict[Any, Any]]:
 
 @pytest.fixture(scope="session")
 def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The samples of the fleet of four days, a load for each."""
+    """The samples of the four-day fleet, one load per day."""
     from tests.unit.four_days import daily_loads  # slow to import
 
     return shared(tmp_path_factory, "loads", lambda _: daily_loads())
@@ -182,7 +182,7 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 @pytest.fixture(scope="session")
 def four_days(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> Path:
-    """The file of the fleet's store, attributed; who writes copies it."""
+    """The attributed store file of the four-day fleet; read only."""
     from tests.unit.four_days import FIRST, made  # slow to import
 
     return copied(tmp_path_factory, "four-days", lambda folder: made(folder, FIRST, loads)) / "gpucost.duckdb"
@@ -190,7 +190,7 @@ def four_days(tmp_path_factory: pytest.TempPathFactory, loads: list[Any]) -> Pat
 
 @pytest.fixture
 def whole(tmp_path: Path, four_days: Path) -> tuple[Config, Store]:
-    """A copy of that store, and its configuration."""
+    """A copy of the four-day store, and its configuration."""
     from tests.unit.four_days import copied  # slow to import
 
     return copied(four_days, tmp_path / "a")
@@ -198,7 +198,8 @@ def whole(tmp_path: Path, four_days: Path) -> tuple[Config, Store]:
 
 @pytest.fixture(scope="session")
 def grown_lake(tmp_path_factory: pytest.TempPathFactory) -> GrownLake:
-    """A lake that the store of four days was exported to and attributed in, twice: three days, then all; who writes copies it."""
+    """A lake after two exports and attributions of the four-day store: three days, then all four; read
+    only."""
     from tests.lakes import grow  # slow to import
 
     return grow(tmp_path_factory.mktemp("grown"))

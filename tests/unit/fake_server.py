@@ -1,4 +1,4 @@
-"""A small HTTP server that answers as told in Prometheus' place, and collects from it."""
+"""A small HTTP server with scripted answers in place of Prometheus, and collects from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = ["kube_node_info", "DCGM_FI_DEV_GPU_UTIL", "kube_pod_container_resource_
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent; of the body all but the last `cut` bytes, before the connection ends."""
+    """An HTTP reply; the connection ends before the last `cut` bytes of the body."""
 
     status: int = 200
     body: dict[str, Any] | str | bytes = b""
@@ -39,13 +39,13 @@ class Reply:
 
 
 def failure(status: int, error: str, **headers: str) -> Reply:
-    """An error as Prometheus tells it."""
+    """A Prometheus error."""
     return Reply(status, {"status": "error", "error": error}, headers)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: a query from `start` to `at`, or for a label's values (`label/…`)."""
+    """A request: a query from `start` to `at`, or for the values of a label (`label/…`)."""
 
     handler: Handler
     path: str
@@ -63,11 +63,11 @@ class Question:
 
     @property
     def holds_third_hour(self) -> bool:
-        """Whether samples of GPUs are asked for, and of the beginning of the third hour too."""
+        """Whether the query is for GPU samples and includes the start of the third hour."""
         return self.is_of_gpus and self.start <= T0 + 3 * MS_PER_HOUR <= self.at
 
     def document(self, start: int | None = None, at: int | None = None, **more: Any) -> dict[str, Any]:
-        """What the server answers: one series with a sample each minute, or one value, or names."""
+        """The usual answer: one series with a sample each minute, one value, or names."""
         data: Any = {"resultType": "vector", "result": [{"metric": {}, "value": [self.at / 1000, "60"]}]}
         if self.query.startswith("label/"):
             data = ["ml"] if self.query == "label/namespace" else NAMES
@@ -85,7 +85,10 @@ Trick = Callable[[Question], Reply | bool | None]
 
 @dataclass
 class Fake:
-    """One server: its `trick` may answer a question itself (True), name another reply, or leave the usual one."""
+    """One server with scripted answers.
+
+    Its `trick` may answer a request itself (True), return another reply, or keep the usual one.
+    """
 
     url: str = ""
     trick: Trick = lambda _: None
@@ -94,7 +97,7 @@ class Fake:
 
 
 class Handler(Quiet, BaseHTTPRequestHandler):
-    """Serves all fakes, each under its own path."""
+    """Serve all fakes, each under its own path."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -139,7 +142,7 @@ class Handler(Quiet, BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def fakes() -> Iterator[Callable[[], Fake]]:
-    """Makes fakes, all of one server."""
+    """Make fakes on one server."""
     with serving(Handler) as url:
 
         def new() -> Fake:
@@ -167,7 +170,7 @@ def collect(
     tz: ZoneInfo | None = None,
     **settings: Any,
 ) -> CollectResult:
-    """Collects the first hours, or (None) what is due at `now`."""
+    """Collect the first hours, or the hours due at `now` (None)."""
     period = None if hours is None else Period(from_ms(T0), from_ms(T0 + hours * MS_PER_HOUR))
     source, store = PrometheusSource(url=fake.url, **settings), Store(folder / "s.duckdb")
     config = Config(store=store.path, timezone=tz.key if tz else "UTC")

@@ -1,4 +1,4 @@
-"""A fleet of four days whose teams, prices, zone and thresholds can change, loaded and attributed once (fixtures in conftest)."""
+"""A four-day fleet, loaded and attributed once, with settings that tests change (fixtures in conftest)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.replay.scrape import scrape
 
 DAYS = 4
 TABLES = ("cost_hourly", "node_hourly", "cost_daily", "node_daily")
-#: What tests change.
+#: The settings that tests change.
 FIRST: dict[str, Any] = {
     "timezone": "UTC", "teams": (("one", "train"),), "threshold": 5, "step": None, "mig_share": "compute"
 }  # fmt: skip
@@ -35,9 +35,9 @@ def described() -> dict[str, Any]:
 
 
 def daily_loads() -> list[Any]:
-    """The fleet's samples, a load for each day."""
-    told = described()
-    return list(windows(told, scrape(told, lean=True), Config(), hours=24))
+    """The fleet's samples, one load per day."""
+    description = described()
+    return list(windows(description, scrape(description, lean=True), Config(), hours=24))
 
 
 def configured(folder: Path, chosen: dict[str, Any]) -> Config:

@@ -1,4 +1,4 @@
-"""Answers as servers give them, and what wires, disks and proxies make of them."""
+"""Valid server answers, and damaged copies of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKENS += [
 
 
 def mutations(text: bytes, seed: int, count: int) -> Iterator[bytes]:
-    """`count` texts that differ from `text` in one place or a few."""
+    """`count` texts that differ from `text` in one or a few places."""
     draw = random.Random(seed)
     for _ in range(count):
         changed = bytearray(text)

@@ -1,4 +1,4 @@
-"""Nodes made up for tests of prices, and their price segments."""
+"""Made-up nodes for price tests, and their price segments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IDLE: list[duckdb.DuckDBPyConnection] = []
 
 @contextmanager
 def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A store's tables in memory: migrated once and rolled back after use, but for who commits, whose are thrown away."""
+    """The tables of a store in memory: migrated once, rolled back after use, discarded after a commit."""
     con = _IDLE.pop() if _IDLE else _migrated()
     con.begin()
     transaction = con.execute("SELECT txid_current()").fetchall()
@@ -63,7 +63,8 @@ def run(
     prices: dict[str, Any] | None = None,
     **config: Any,
 ) -> list[Segment]:
-    """Segments as (node_id, from, to, price, source, as_of), in hours from START, with a price book of `lines`."""
+    """Segments as (node_id, from, to, price, source, as_of), in hours from START, priced from a book of
+    `lines`."""
     con.execute("DELETE FROM nodes")
     for node in nodes:
         names = ", ".join(NODE)
@@ -89,7 +90,10 @@ def steps(segments: list[Segment]) -> list[tuple[float, float, Decimal]]:
 
 
 def told_steps(text: str) -> list[tuple[float, float, Decimal]]:
-    """Segments as text: "0 12 8, 12 24 9" are hours and prices; a price alone holds for all 24 hours."""
+    """Segments from text: "0 12 8, 12 24 9" are hours and prices.
+
+    A single price is valid for all 24 hours.
+    """
     found = []
     for step in filter(str.strip, text.split(",")):
         *span, price = step.split()

@@ -1,4 +1,4 @@
-"""Deployments that serve models, each on a node of L4s, what they counted, and the answers on them all."""
+"""Deployments that serve models on L4 nodes, their counters, and all answers about them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from tests.replay.work import asked, counter, put, stored
 
 
 def serving(pods: list[tuple[str, list[int], float, float]], hours: float = 24) -> Fleet:
-    """Pods of a Deployment on a $4 node of 4 L4s, busy for the first half of their time."""
+    """Pods of a Deployment on a $4 node with 4 L4s, busy for the first half of their time."""
     return on_nodes({"serve": pods}, hours)
 
 
 def on_nodes(
     nodes: dict[str, list[tuple[str, list[int], float, float]]], hours: float, space: str = "chat"
 ) -> Fleet:
-    """The same of several nodes; without a namespace, each node's pods are of one that is called as it is."""
-    told: list[dict[str, Any]] = []
+    """The same on several nodes; with an empty `space`, the pods' namespace is named after their node."""
+    counted_series: list[dict[str, Any]] = []
     util: dict[str, Any] = {}
     for name, pods in nodes.items():
         for pod_name, gpus, start, end in pods:
             owner = ["Deployment", pod_name.rsplit("-", 1)[0]]
-            told.append(pod(pod_name, name, gpus, start, end, namespace=space or name, owner=owner))
+            counted_series.append(pod(pod_name, name, gpus, start, end, namespace=space or name, owner=owner))
             util |= busy(name, gpus, start, (start + end) / 2)
-    return fleet(hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], told, util, scrape=600)
+    return fleet(
+        hours, [node(name, "g6.12xlarge", 0, hours) for name in nodes], counted_series, util, scrape=600
+    )
 
 
-# pods, their GPUs of L4 nodes of their own, and their hours
+# pods, their GPUs on L4 nodes, and their hours
 PODS = """
 engines: engines-0 01 0-24, engines-1 23 0-24
 copies: copies-0 0123 0-10, copies-1 0123 11-24
@@ -51,7 +53,7 @@ lines: lines-0 0123 0-2
 plurals: plurals-0 0123 0-2"""
 ALONE = "triton cached weighed quiet workers alike again restart crash-5 crash-3 crash-odd"
 PODS += "".join(f"\n{name}: {name}-0 0123 0-24" for name in ALONE.split())
-# what a pod counted: amounts at hours
+# counters of pods: amounts at hours
 COUNTED = """
 request engines-0 model=qwen engine=0 finished_reason=stop | 0:10 12:1010 23:2010
 request engines-0 model=qwen engine=0 finished_reason=length | 0:10 12:510 23:1010
@@ -112,10 +114,10 @@ generation_token odd-0 model=m1 | 0:0 9:0 33:1
 prompt_token odd-0 model=m2 mapping=odd | 0:0 9:0 33:0
 cached_token odd-0 model=m2 | 0:0 9:0 33:0
 generation_token odd-0 model=m2 | 0:0 9:0 33:0"""
-WEIGHTS = {"weighed": 1.0, "odd": 7.3}  # what a prompt token weighs, by mapping
+WEIGHTS = {"weighed": 1.0, "odd": 7.3}  # weight of a prompt token, by mapping
 Points = list[tuple[float, float]]
 CRASHES: dict[str, tuple[Points, int | None]] = {
-    # one restart at 2 h: what was counted since; then a crash every five scrapes, alike or not
+    # one restart at 2 h, with the expected count; then a crash every three or five scrapes, regular or not
     "restart": ([(minute / 60, minute % 120 * 10) for minute in range(240)], 1190 + 1190),
     "crash-5": ([(minute / 60, minute % 5 * 100) for minute in range(240)], 48 * 400),
     "crash-3": ([(minute / 60, minute % 3 * 100) for minute in range(240)], 80 * 200),
@@ -124,7 +126,7 @@ CRASHES: dict[str, tuple[Points, int | None]] = {
 
 
 def processes(starts: list[int], rates: list[int]) -> Points:
-    """What scrapes find, a minute apart: each the counter of one of the workers, which add their rate a minute."""
+    """Samples a minute apart, each from a random worker's counter, which grows by the worker's rate."""
     picked = random.Random(4)
     chosen = [(minute, picked.randrange(len(starts))) for minute in range(240)]
     return [(minute / 60, starts[worker] + rates[worker] * minute) for minute, worker in chosen]
@@ -134,7 +136,7 @@ STARTS = [10_000, 20_000, 40_000, 90_000]
 WORKERS = processes(STARTS, [1, 2, 3, 4])
 
 
-def told() -> list[tuple[ProgressSeries, Points]]:
+def counted_series() -> list[tuple[ProgressSeries, Points]]:
     found = []
     for unit, name, words, amounts in re.findall(r"^(\w+) (\S+-\d)(.*) \| (.+)$", COUNTED, re.M):
         labels = dict(re.findall(r"(\w+)=(\S+)", words))
@@ -156,7 +158,7 @@ class Served:
     views: dict[str, UnitView] = field(default_factory=dict)
 
     def ask(self, build: Any, hours: tuple[float, float] = (0, 24), **filters: Any) -> UnitView:
-        """An answer on the whole store, worked out once."""
+        """An answer about the whole store, computed once."""
         key = repr((getattr(build, "func", build), getattr(build, "keywords", {}), hours, filters))
         if key not in self.views:
             self.views[key] = asked(self.config, self.store, build, hours, **filters)
@@ -173,7 +175,7 @@ class Served:
 
 
 def served_at(folder: Path) -> Served:
-    """All scenes in one store, each on a node of its own."""
+    """All scenes in one store, each on its own node."""
     nodes: dict[str, list[tuple[str, list[int], float, float]]] = {}
     for where, pods in re.findall(r"(\S+): (.+)", PODS):
         nodes[where] = [
@@ -186,7 +188,7 @@ def served_at(folder: Path) -> Served:
         for name, weight in WEIGHTS.items()
     ]
     config = config.model_copy(update={"units": mapped})
-    put(store, told(), 48)
+    put(store, counted_series(), 48)
     for last in (100, 100, 160):
         again = counter("request", "again-0", "chat")
         put(store, [(again, [(1, 0), (2, 40), (3, 40), (4, 40), (9, last)])], source="again")

@@ -1,4 +1,5 @@
-"""What tells how busy GPUs of Slurm's jobs were: devices that scontrol names, and plugins that measure or cannot."""
+"""Sources of GPU activity for Slurm jobs: devices listed by scontrol, and plugins with and without
+measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 
 from tests.unit.slurm_words import FIELDS, Measured, Scene, T, jobs, rows, scene, text
 
-# Of n2's two A100 and two V100 the first of each is busy: job 1 has the two A100, job 2 the idle V100.
+# On n2, the first of two A100 and the first of two V100 are busy; job 1 has both A100, job 2 the idle V100.
 DEVICES = {1: "gpu:a100:2(IDX:0-1)", 2: "gpu:v100:1(IDX:3)"}
 DETAILS = [
     f"JobId={n} JobName=a=b\n   SubmitTime={T} StartTime={T}\n   NodeList=n2 NumNodes=1\n"
@@ -26,7 +27,7 @@ USED = [*FIELDS, "TRESUsageInTot", "TRESUsageInAve"]
 def gpuutil(
     total: str, average: str, shell: str = "cpu=00:01:00,gres/gpumem=9M,gres/gpuutil=0,mem=1M"
 ) -> str:
-    """Two GPUs for two hours, a step on both in the second hour, and one beside it of a shell that keeps none busy."""
+    """Two GPUs for two hours: a step on both in the second hour, next to an idle shell step."""
     total, average = (f"cpu=00:01:00,gres/gpumem=9M,gres/gpuutil={one},mem=1M" if one != "-" else one
                       for one in (total, average))  # fmt: skip
     return text(jobs(f"""
@@ -36,9 +37,10 @@ def gpuutil(
         1.0      3600 7200 n1    a100:2 {total}        {average}"""), fields=USED)  # fmt: skip
 
 
-#: A job of an hour on each model: its batch step's gpuutil and gpumem, beside an external step's zeros; and its mean. Zeros
-#: count where memory was used, or the same model was ever measured; "infinite" (all bits set) never does, be it a sum, a mean
-#: over tasks, or written with a unit; and then zeros of the shell beside it are no measurement either.
+#: A one-hour job on each model: gpuutil and gpumem of its batch step, next to an external step with zeros,
+#: and the mean utilization. Zeros count if memory was used or the model ever had a measurement. "Infinite"
+#: (all bits set) never counts, as a sum, as a mean over tasks, or with a unit; the zeros of the shell next to
+#: it are then not a measurement either.
 PLUGINS = rows("""
     model util                 memory               mean
     a100  90                   40G                  0.9

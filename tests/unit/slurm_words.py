@@ -1,4 +1,4 @@
-"""The words in which tests tell what Slurm's accounting holds, and clusters of it side by side in one store."""
+"""Short notations for Slurm accounting data, and clusters of it in one store."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from tests.replay.result import total, unpaid
 from tests.replay.series import Series
 from tests.text_tables import words
 
-_TOLD = "JobID JobIDRaw JobName Cluster Account User Partition QOS State Submit Start End ElapsedRaw NodeList AllocTRES"
-FIELDS = _TOLD.split()
+_COLUMNS = "JobID JobIDRaw JobName Cluster Account User Partition QOS State Submit Start End ElapsedRaw NodeList AllocTRES"
+FIELDS = _COLUMNS.split()
 T = at(0)  # 2026-03-10T00:00Z
 H, DAY = 3600, 86_400
 NODES = (
@@ -54,12 +54,15 @@ def tres(gpus: float, kind: str = "") -> str:
 
 
 def job(number: int, start: int, end: int | None, nodes: str, held: str, **more: Any) -> Job:
-    """A run of a job, in seconds after T; it still runs at second 7200 where `end` is None."""
-    told = words(f"""
+    """A run of a job, in seconds after T.
+
+    If `end` is None, it still runs at second 7200.
+    """
+    spec = words(f"""
         JobID={number} JobIDRaw={number} JobName=job-{number} Cluster=hpc Account=nlp User=ann Partition=gpu QOS=normal
         State={"RUNNING" if end is None else "COMPLETED"} Submit={T + start} Start={T + start}
         End={"Unknown" if end is None else T + end} NodeList={nodes} AllocTRES={held}""")
-    return told | {"ElapsedRaw": (7200 if end is None else end) - start, **more}
+    return spec | {"ElapsedRaw": (7200 if end is None else end) - start, **more}
 
 
 def rows(table: str) -> list[dict[str, Any]]:
@@ -71,10 +74,11 @@ def rows(table: str) -> list[dict[str, Any]]:
 
 
 def jobs(table: str) -> list[Job]:
-    """Runs of jobs and their steps, in seconds after T: what runs on has no end, and what waits no start.
+    """Runs of jobs and their steps, in seconds after T.
 
-    GPUs are a count, a model and a count (a100:4), or all that the run holds, as sacct tells it. A table of these columns needs
-    no head; others are fields of sacct.
+    A running job has no end, and a waiting job has no start. GPUs are a count, a model and a count (a100:4),
+    or the whole AllocTRES text of sacct. A table of these columns needs no head; other columns are fields of
+    sacct.
     """
     head = "" if table.lstrip().startswith("job") else "job start end nodes gpus\n"
     return [_run(row) for row in rows(head + table.lstrip())]
@@ -103,7 +107,7 @@ def text(jobs: list[Job], mark: str = "|", end: str = "\n", fields: list[str] = 
 
 
 def down(*events: tuple[str, int, int, str]) -> str:
-    """Events of nodes: name, seconds after T, state."""
+    """Node events: name, seconds after T, state."""
     lines = "".join(f"hpc|{node}|{T + start}|{T + end}|{state}|why\n" for node, start, end, state in events)
     return (
         f"Cluster|NodeName|TimeStart|TimeEnd|State|Reason\nhpc||{T}|Unknown||Cluster Registered TRES\n{lines}"
@@ -111,7 +115,7 @@ def down(*events: tuple[str, int, int, str]) -> str:
 
 
 def dcgm(node: str, gpus: Mapping[str, tuple[float, Mapping[str, str]]]) -> list[Series]:
-    """Two hours of GPUs of a node: how busy each is, and more of its labels."""
+    """Two hours of a node's GPUs: the utilization of each, and more labels."""
     ticks = np.arange(T, T + 7200, 60, dtype=np.int64) * 1000
     labels = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "job": "dcgm", "Hostname": node}
     return [
@@ -127,10 +131,11 @@ def days(first: int, after: int) -> Period:
 
 @dataclass
 class Scene:
-    """What is loaded of a cluster, load by load, and what comes of it; `hpc` stands for the cluster's name.
+    """The loads of a cluster and the expected results; `hpc` is replaced by the cluster's name.
 
-    Expected are GPU-seconds by the values of a dimension; sums of GPU-hours and money; of a job its hours active, idle and
-    unmeasured and its mean utilization; and of each warning of WARNINGS words of its message, or of the fix after it.
+    Expected are GPU-seconds by the values of a dimension; sums of GPU-hours and money; the active, idle and
+    unmeasured hours of a job and its mean utilization; and for each warning in WARNINGS, words of its message
+    or fix.
     """
 
     loads: list[list[str]]
@@ -147,13 +152,14 @@ WARNINGS = ("over_allocated", "slurm_even_placement", "slurm_requeues_hidden", "
 
 
 def scene(
-    told: list[Job] | str, expected: str = "", *facts: str, more: Iterable[list[Job] | str] = (), **known: Any
+    spec: list[Job] | str, expected: str = "", *facts: str, more: Iterable[list[Job] | str] = (), **known: Any
 ) -> Scene:
-    """One load of jobs with facts (NODES by default), and more loads of jobs with the same.
+    """One load of jobs with facts (NODES by default), and more loads of jobs with the same facts.
 
-    Expected are lines of GPU-seconds by the values of a dimension, as in `namespace nlp=14400 cv=3600`, and one of `sums`.
+    Expected are lines of GPU-seconds by the values of a dimension, as in `namespace nlp=14400 cv=3600`, and
+    one line of `sums`.
     """
-    loads = [[one if isinstance(one, str) else text(one), *(facts or (NODES,))] for one in (told, *more)]
+    loads = [[one if isinstance(one, str) else text(one), *(facts or (NODES,))] for one in (spec, *more)]
     held: dict[str, dict[str, float]] = {}
     for name, *cells in (line.split() for line in expected.strip().splitlines()):
         pairs = [cell.rsplit("=", 1) for cell in cells]
@@ -162,7 +168,7 @@ def scene(
 
 
 class Clusters:
-    """Clusters of one store, attributed at once."""
+    """Clusters in one store, attributed together."""
 
     def __init__(
         self, folder: Path, scenes: Mapping[str, Scene], book: str = ALL_GPUS, settings: str = ""
@@ -191,7 +197,7 @@ class Clusters:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Loads of several clusters become one, as those of several files are."""
+        """Merge the loads of several clusters once, like the load of several files."""
         merge = slurm.merge
         with self.store.write() as con, pytest.MonkeyPatch.context() as patch:
             patch.setattr(Store, "write", lambda _: nullcontext(con))
@@ -222,7 +228,7 @@ class Clusters:
     def attributed(self) -> Iterator[Clusters]:
         pipeline.attribute(self.config, self.store)
         assert not unpaid(self.store)
-        with self.store.read():  # while it is open, to open it again costs nothing
+        with self.store.read():  # while it is open, opening it again costs nothing
             yield self
 
     def view(self, by: str, *clusters: str, period: Period | None = None) -> ReportView:
@@ -233,7 +239,7 @@ class Clusters:
         return reading.report(self.config, self.store, query)
 
     def rows(self, name: str, by: str) -> list[Row]:
-        """Of a cluster; a report of all is asked once."""
+        """Rows of one cluster; the report of all clusters is made once."""
         if by not in self._rows:
             self._rows[by] = self.view(f"cluster,{by}", period=days(10, 20)).rows  # type: ignore[assignment]
         return [row for row in self._rows[by] if row.keys["cluster"] == self.names[name]]
@@ -244,19 +250,23 @@ class Clusters:
         return {row.keys[by]: row.measures.allocated_gpu_hours * H for row in rows}
 
     def sql(self, name: str, statement: str) -> list[tuple[Any, ...]]:
-        """Rows of a statement in which $1 stands for the cluster."""
+        """Rows of a statement whose parameter $1 is the cluster."""
         with self.store.read() as con:
             return con.execute(statement, [self.names[name]]).fetchall()
 
     def warnings(self, name: str) -> dict[str, str]:
-        """Message and fix by code, with the cluster called hpc."""
+        """Message and fix by code, with the cluster named hpc."""
         found = self.sql(
             name, "SELECT code, message || '; ' || coalesce(fix, '') FROM warnings WHERE cluster = $1"
         )
-        return {code: said.replace(self.names[name], "hpc") for code, said in found if code in WARNINGS}
+        return {
+            code: message_text.replace(self.names[name], "hpc")
+            for code, message_text in found
+            if code in WARNINGS
+        }
 
     def sums(self, name: str) -> dict[str, float]:
-        """What all hold, cost and leave, by the names of `Figures`."""
+        """Total GPU-hours and costs, by the names of `Figures`."""
         figures = total(self.store, T * 1000, (T + 10 * DAY) * 1000, self.names[name])
         return {what: float(getattr(figures, what)) for what in Figures.__dataclass_fields__}
 

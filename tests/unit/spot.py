@@ -1,4 +1,4 @@
-"""Answers of the price history and lines of the data feed, as tests write them."""
+"""Notations for price history answers and lines of the data feed."""
 
 from __future__ import annotations
 

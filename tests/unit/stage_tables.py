@@ -1,4 +1,4 @@
-"""Tables of a few rows, over which a test runs one SQL stage alone."""
+"""Small tables, and a test that runs one SQL stage over them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,28 @@ HOUR = 3_600_000
 
 @dataclass(frozen=True)
 class Tables:
-    """What a stage reads and writes; it is gone after the test."""
+    """The tables that a stage reads and writes; dropped after the test."""
 
     con: duckdb.DuckDBPyConnection
 
     def add(self, columns: str, *rows: str) -> None:
-        """Rows ("1, 'a'") of a table that stores keep ("nodes: node_id, node"), or that is made; other columns are null."""
+        """Add rows ("1, 'a'") to a store table ("nodes: node_id, node") or a made one; other columns are
+        null."""
         name, _, columns = columns.partition(": ")
         if not self.rows(f"FROM duckdb_tables() WHERE temporary AND table_name = '{name}'"):
             self.con.execute(f"CREATE TEMP TABLE {name} AS FROM main.{name} LIMIT 0")
         self._insert(f"{name} ({columns})", rows)
 
     def make(self, columns: str, *rows: str) -> None:
-        """A table that another stage makes ("unit_cells: cluster VARCHAR, cost DECIMAL(38, 9)"), and its rows."""
+        """Make a table of another stage ("unit_cells: cluster VARCHAR, cost DECIMAL(38, 9)") with its
+        rows."""
         name, _, columns = columns.partition(": ")
         self.con.execute(f"CREATE TEMP TABLE {name} ({columns})")
         self._insert(name, rows)
 
     def fill(self, text: str) -> None:
-        """Tables parted by empty lines: a head as of add(), make() if its columns have types, or hours(), and rows.
+        """Fill tables separated by empty lines: each a head for add(), make() (with types) or hours(),
+        then rows.
 
         2h is two hours in milliseconds.
         """
@@ -54,7 +57,7 @@ class Tables:
                 put(head, *rows)
 
     def hours(self, columns: str, *rows: str) -> None:
-        """What `hourly_costs` answers, whatever it is asked for."""
+        """The answer of `hourly_costs`, for any arguments."""
         self.make(f"hourly_rows: {columns}", *rows)
         self.con.execute("CREATE TEMP MACRO hourly_costs(first, until) AS TABLE FROM hourly_rows")
 
@@ -64,16 +67,16 @@ class Tables:
             self.con.execute(f"INSERT INTO {table} VALUES {values}")  # noqa: S608
 
     def know(self, **variables: int | str | bool) -> None:
-        """Variables of the connection."""
+        """Set variables of the connection."""
         for name, value in variables.items():
             self.con.execute(f"SET VARIABLE {name} = ?", [value])
 
     def run(self, stage: str, **params: object) -> list[tuple[Any, ...]]:
-        """Runs a stage ("questions/units/60_serving", say); what it answers, if it answers anything."""
+        """Run a stage (such as "questions/units/60_serving"); return its answer, if any."""
         return self._run(stage, params).fetchall()
 
     def answers(self, stage: str, **params: object) -> list[dict[str, Any]]:
-        """What a stage answers, a dict per row."""
+        """The answer of a stage, a dict per row."""
         return dicts(self._run(stage, params))
 
     def _run(self, stage: str, params: dict[str, object]) -> duckdb.DuckDBPyConnection:
@@ -81,27 +84,28 @@ class Tables:
         return run_stage(self.con, "gpucost." + package.replace("/", "."), name, params)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """What a query answers."""
+        """The answer of a query."""
         return self.con.execute(sql).fetchall()
 
     def texts(self, sql: str) -> list[tuple[str, ...]]:
-        """The same as text, as text_rows() has it."""
+        """The same as text, in the form of text_rows()."""
         return [tuple(map(_text, row)) for row in self.rows(sql)]
 
 
 def rule_test(text: str) -> Callable[[str, pytest.FixtureRequest], None]:
-    """A test of each rule: what one stage makes of a few rows.
+    """A test of each rule: the result of one stage for a few rows.
 
-    Below its title a rule names the stage, and line by line what is given to it: `params`; variables that are `known`; stages
-    that have to run before (`after`), and `sql` before any table is made; the `fixture` of its tables. The tables follow, and
-    after `->` blocks as those of tables: a query of what the stage wrote, or columns of what it answers, and the rows.
+    Below its title, a rule names the stage, then line by line its inputs: `params`; variables (`known`);
+    stages to run first (`after`); `sql` to run before any table is made; the `fixture` of its tables. The
+    tables follow. After `->` come blocks of a head and rows: the head is a query of the written tables, or
+    columns of the stage's answer.
     """
     rules = titled(text)
 
     @pytest.mark.parametrize("name", rules)
     def test_rule(name: str, request: pytest.FixtureRequest) -> None:
-        told, _, found = rules[name].partition("\n->\n")
-        head, _, rows = told.partition("\n\n")
+        setup, _, found = rules[name].partition("\n->\n")
+        head, _, rows = setup.partition("\n\n")
         stage, *more = head.splitlines()
         given = {"fixture": "tables", "known": "{}", "sql": "", "after": "", "params": "{}"}
         given |= columns("\n".join(more))
@@ -112,11 +116,13 @@ def rule_test(text: str) -> Callable[[str, pytest.FixtureRequest], None]:
         for earlier in given["after"].split():
             tables.run(earlier)
         run = tables._run(stage, literal_eval(given["params"]))
-        # stages that write are asked by queries afterwards; of one that answers its columns are named
+        # results of a stage that writes are read by queries; results of a stage that answers, by column names
         answer = [] if "FROM" in found else dicts(run)
-        for asked, expected in _blocks(found):
+        for heading, expected in _blocks(found):
             lines = (
-                [[row[name] for name in asked.split()] for row in answer] if answer else tables.rows(asked)
+                [[row[name] for name in heading.split()] for row in answer]
+                if answer
+                else tables.rows(heading)
             )
             assert [tuple(map(_text, line)) for line in lines] == text_rows("\n".join(expected))
 
@@ -124,14 +130,14 @@ def rule_test(text: str) -> Callable[[str, pytest.FixtureRequest], None]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The first line of each block that empty lines part, and its others."""
+    """The first line and the other lines of each block; empty lines separate blocks."""
     for block in filter(str.strip, re.split(r"\n\s*\n", text)):
         head, *rows = [" ".join(line.split()) for line in block.strip().splitlines()]
         yield head, rows
 
 
 def _text(value: object) -> str:
-    """A value as tables have it: 2.0 and 2.000000000 are 2, and nothing is "-"."""
+    """A value as tables write it: 2.0 and 2.000000000 are 2, null is "-"."""
     if isinstance(value, float | Decimal):
         exact = Decimal(str(value)).normalize()
         return f"{exact:f}"

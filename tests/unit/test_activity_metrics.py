@@ -1,4 +1,4 @@
-"""Which metrics measure activity, and what settles their unit later; figures are in tests/fleets/activity.py."""
+"""Which metrics measure activity, and how their unit is settled later; figures: tests/fleets/activity.py."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ UTIL, ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 def minutes(store: Store, hour: int) -> tuple[float, ...]:
-    """Active, idle and unmeasured."""
+    """Active, idle and unmeasured minutes."""
     (a,) = by_pod(store, at(hour) * 1000, at(hour + 1) * 1000).values()
     return tuple(float(60 * part) for part in (a.active_gpu_hours, a.idle_gpu_hours, a.unmeasured_gpu_hours))
 
 
-def test_later_proof_corrects_a_day_that_no_load_touches_and_warns_until_then(tmp_path: Path) -> None:
-    """Nothing above 0.3 until the 48th hour; the first value above 1 proves percentages, of the days before, too."""
+def test_later_proof_of_a_unit_corrects_earlier_days_and_ends_the_warning(tmp_path: Path) -> None:
+    """Values stay at 0.3 until hour 48.
+
+    The first value above 1 then proves percentages, for earlier days too.
+    """
     util = {"GPU-w-0": [[at(50), at(60), 77]]}
     described = fleet(60, [node("w", "g6.12xlarge", 0, 60)], [pod("a", "w", [0], 0, 60)], util, scrape=300)
     series = revalue(drop(scrape(described, lean=True), ENGINE), UTIL, 0.3, hours=(-1, 48))
@@ -53,13 +56,13 @@ def test_later_proof_corrects_a_day_that_no_load_touches_and_warns_until_then(tm
     assert [minutes(store, hour) for hour in (2, 40, 55)] == [(0, 60, 0), (0, 60, 0), (60, 0, 0)]
 
 
-def test_metric_that_the_table_lacks_counts_alone() -> None:
+def test_configured_metric_outside_the_table_replaces_the_others() -> None:
     metrics = activity_metrics(Activity(device_metric="my_gpu_busy"))
     names = [metric.metric for metric in metrics if metric.part == "device"]
     assert names[0] == "my_gpu_busy" and not any(name.startswith("DCGM") for name in names)
 
 
-def test_table_has_both_names_of_each_version_and_names_labels_that_silences_know() -> None:
+def test_metric_table_has_both_names_of_each_version_and_labels_for_silences() -> None:
     rows = facts(ACTIVITY)
     measured: dict[str, set[str]] = {"2.0 to 4.8": set(), "from 4.9": set()}
     for row in rows:

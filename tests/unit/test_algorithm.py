@@ -1,4 +1,4 @@
-"""The numbers of the algorithm, by which a sealed month says what made its figures."""
+"""The algorithm's numbers, by which a sealed month records the version that produced its figures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from gpucost.pipeline import ALGORITHM
 
-# What makes figures, stage by stage: whoever changes it says below whether the same inputs still make the same figures. If they
-# do not, the stage's number in gpucost.pipeline rises; either way its digest here is renewed.
+# The stages that compute figures. After a change to one, check whether the same inputs still give the same
+# figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
 MADE_BY = {"inventory": "34b81eef93328b66", "price": "30d927e205a685aa", "attribute": "c080c356a63fe2df"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 
 def digest(stage: str) -> str:
-    """Of the statements alone: comments and blanks make no figures."""
+    """A digest of a stage's statements without comments and blanks."""
     folder = Path(str(files(f"gpucost.{stage}")))
     texts = [
         (path.relative_to(folder).as_posix(), path.read_text()) for path in sorted(folder.rglob("*.sql"))
@@ -27,7 +27,7 @@ def digest(stage: str) -> str:
     return sha256(repr(words).encode()).hexdigest()[:16]
 
 
-def test_a_stage_that_makes_other_figures_has_another_number() -> None:
+def test_stage_with_other_figures_has_another_number() -> None:
     assert {stage: digest(stage) for stage in MADE_BY} == MADE_BY, (
         "do the same inputs still make the same figures?"
     )

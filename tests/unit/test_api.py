@@ -1,4 +1,4 @@
-"""gpucost.api: every command that answers, as data frames that hold what its JSON does."""
+"""gpucost.api: the data frames of every command contain the same values as its JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.render.frames import tables
 from tests.golden.report_fleet import stored
 
-# One command of each shape of answers; of those in OCTOBER_OF, October 2026, in a store filled by hand.
+# One command for each form of answer; commands in OCTOBER_OF run on October 2026 in a handmade store.
 COMMANDS = {
     "report": "--by team",
     "waste": "",
@@ -36,7 +36,7 @@ store = stored(hours=48)
 
 @pytest.fixture
 def small(store: Path, in_an_empty_folder: Path) -> Path:
-    """The configuration of three teams over two days, whose attribution is not looked at."""
+    """A configuration of three teams over two days; its attribution is not checked."""
     path = in_an_empty_folder / "gpucost.toml"
     path.write_text(f'[store]\npath = "{store}"\n[[budgets]]\nname = "all GPUs"\namount = 1\n')
     return path
@@ -49,7 +49,7 @@ def run(*words: str) -> str:
 
 
 def options_of(words: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Arguments, and options as Python has them."""
+    """Arguments and options in the form of Python arguments."""
     pairs: dict[str, Any] = {}
     rest = list(words)
     while any(word.startswith("--") for word in rest):
@@ -61,28 +61,28 @@ def options_of(words: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_frames_hold_what_the_command_says(name: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_hold_the_rows_of_the_command(name: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = shlex.split(COMMANDS[name]) + (["--month", "2026-10"] if name in OCTOBER_OF else [])
     arguments, options = options_of(words)
-    told = json.loads(run(*name.split(), *words, "--format", "json"))
+    payload = json.loads(run(*name.split(), *words, "--format", "json"))
     answer = api.Gpucost().ask(name, *arguments, **options)
     monkeypatch.setattr(api.Gpucost, "ask", lambda *_, **__: answer)
     frames = api.tables(name, *arguments, **options)
-    named = tables(told)
+    named = tables(payload)
     assert list(frames) == list(named)
     for table, rows in named.items():
         pd.testing.assert_frame_equal(frames[table], pd.json_normalize(rows))
-    # `report` has a function of its own, whose rows are those of CSV
+    # `report` has its own function, which returns the rows of CSV
     ask = partial(api.answer, name) if name == "report" else getattr(api, name.replace(" ", "_"))
     frame = ask(*arguments, **options)
     pd.testing.assert_frame_equal(frame, next(iter(frames.values())))
     assert frame.attrs["exit_code"] == (3 if name == "budget check" else 0)
     assert {
-        key: value for key, value in told.items() if key not in named and key != "tables"
+        key: value for key, value in payload.items() if key not in named and key != "tables"
     }.items() <= frame.attrs.items()
 
 
-def test_options_are_those_of_the_command(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_options_match_the_command(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = str(small)
     few = api.waste(start="2026-10-01", end="2026-10-02", team=["research", "vision"], top=3, config=config)
     assert few.attrs["from"] == "2026-10-01T00:00:00Z" and few.attrs["to"] == "2026-10-02T00:00:00Z"
@@ -103,7 +103,7 @@ waste         store=none.duckdb   none.duckdb > gpucost collect"""
 
 
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_what_is_refused_is_said_as_by_the_command(line: str, small: Path) -> None:
+def test_invalid_calls_raise_the_error_of_the_command(line: str, small: Path) -> None:
     name, options, words = re.split("  +", line)
     message, fix = words.split(" > ")
     with pytest.raises(GpucostError) as raised:
@@ -111,19 +111,19 @@ def test_what_is_refused_is_said_as_by_the_command(line: str, small: Path) -> No
     assert message in raised.value.message and fix in str(raised.value.fix)
 
 
-def test_a_flag_is_no_value(small: Path) -> None:
+def test_flag_takes_no_value(small: Path) -> None:
     with pytest.raises(GpucostError, match="team takes a value, not True"):
         api.answer("waste", config=str(small), team=True)
 
 
-def test_a_command_that_there_is_not() -> None:
+def test_unknown_command_is_refused() -> None:
     with pytest.raises(AttributeError, match=r"gpucost.api has no collect_prometheus: .*whatif_spot"):
         api.collect_prometheus()
     with pytest.raises(UsageError):
         api.answer("collect prometheus")
 
 
-def test_an_answer_is_rows_json_and_a_page(small: Path) -> None:
+def test_answer_has_rows_json_and_a_page(small: Path) -> None:
     gpucost = api.Gpucost(small)
     answer = gpucost.report(month="2026-10", by="team")
     assert "## Cost by team" in answer.page() and "Cost by team" in answer.page("text")

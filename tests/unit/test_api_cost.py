@@ -1,4 +1,4 @@
-"""Bought tokens beside GPUs: whose they are, and what counts of an invoice and a cloud's bill."""
+"""Bought tokens next to GPUs: their owners, and how invoices and cloud bills are combined."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tests.unit.price_nodes import empty_store
 DAY = datetime(2026, 3, 10, tzinfo=UTC)
 NOW = DAY + timedelta(days=3)
 WEEKS = Period(DAY - timedelta(days=20), DAY + timedelta(days=1))
-# GPT-4o as OpenAI sold it on 2026-03-10; the figures of the tests only need prices that part the kinds of tokens
+# GPT-4o as OpenAI sold it on 2026-03-10; any prices that differ by kind of token would do
 KINDS = {"prompt": Decimal("2.5"), "cached": Decimal("1.25"), "generation": Decimal(10)}
 Row = dict[str, Any]
-# rows of OpenAI's invoice, of Anthropic's, which AWS issues unless a row says more, and of AWS's own bill
+# rows of an OpenAI invoice, an Anthropic invoice (issued by AWS unless a row has an issuer), and an AWS bill
 SELLERS = {
     "openai": "provider=openai issuer=openai vendor=openai model=gpt-4o",
     "anthropic": "provider=anthropic issuer=aws vendor=anthropic model=claude-sonnet-4-5",
@@ -41,16 +41,17 @@ SELLERS = {
 
 
 def charges(text: str) -> list[Row]:
-    """Rows of token_charges: a seller, and what each says; "-" is null, and tags and categories are key:value.
+    """Rows of token_charges: a seller and its columns; "-" is null, tags and categories are key:value.
 
-    Without a cost, a million tokens of a kind cost what KINDS says. Hours count from DAY; a row is of a day.
+    Without a cost, a million tokens of a kind cost the price in KINDS. Hours count from DAY; a row covers a
+    day.
     """
     rows = []
     for line in text.split("; "):
-        seller, _, told = line.partition(" ")
+        seller, _, entries = line.partition(" ")
         row: Row = {
             name: None if value == "-" else value
-            for name, value in words(f"{SELLERS[seller]} {told}").items()
+            for name, value in words(f"{SELLERS[seller]} {entries}").items()
         }
         millions, team = row.pop("millions", "0"), row.pop("team", None)
         start = DAY.replace(tzinfo=None) + timedelta(hours=float(row.pop("hour", 0)))
@@ -66,7 +67,7 @@ def charges(text: str) -> list[Row]:
 
 
 class Bought:
-    """Charges in a store in memory, as the stages of api_cost answer about them."""
+    """Charges in an in-memory store, and the answers of the api_cost stages about them."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
@@ -86,7 +87,7 @@ class Bought:
     def ask(
         self, period: Period, by: tuple[str, ...] = ("team",), config: Config | None = None
     ) -> dict[str | None, Decimal]:
-        """Costs by the first of these dimensions; the connection then holds the rest of the answer."""
+        """Costs by the first of these dimensions; the connection then contains the rest of the answer."""
         api_cost.prepare(self.con, config or Config(), period)
         cut(self.con, period, time_buckets(period, ZoneInfo("UTC"), by), by_day=False)
         api_cost.select(self.con, ())
@@ -124,7 +125,7 @@ TEAMS = [
 
 @dataclass
 class Case:
-    """Charges, what each team's cost by source, and codes of what is said of them."""
+    """Charges, the cost of each team by source, and the expected notice codes."""
 
     rows: str
     costs: str
@@ -132,41 +133,41 @@ class Case:
     config: Config | None = None
 
 
-TOLD = titled("""
+SCENES = titled("""
 = a cloud's bill alone
 rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta
 costs vision bill 6; search bill 2
-= an account of its own with the vendor is other calls
+= calls through a separate account with the vendor are added
 rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta; \
 anthropic token_kind=prompt millions=2 team=chat issuer=anthropic
 costs vision bill 6; search bill 2; chat invoice 5
-= of an invoice that the cloud issues, its own rows tell whose it is and are not added
+= rows of the cloud that issues an invoice only assign the invoice to teams
 rows bedrock model=Claude4.5Sonnet cost=6 team=vision; bedrock model=llama3-3-70b cost=2 team=search vendor=meta; \
 anthropic token_kind=prompt millions=2
 costs search bill 2; vision invoice 5
 codes api_repeated_more
-= the cloud's rows of a few percent more are no other sum
+= rows of the cloud that exceed the invoice by a few percent are the same money
 rows bedrock model=claude-sonnet-4-5 cost=5.25 team=vision; anthropic token_kind=prompt millions=2
 costs vision invoice 5
-= the cloud's rows count from where the invoice ends, and those of unknown makers
+= rows of the cloud count after the end of the invoice, or with an unknown maker
 rows anthropic token_kind=prompt millions=2 team=chat hours=6; \
 bedrock model=Claude4.5Sonnet cost=4 team=vision hour=1 hours=1; \
 bedrock model=Claude4.5Sonnet cost=600 team=vision hour=7 hours=1; \
 bedrock model=qwen3-32b cost=50 team=search hour=2 hours=1 vendor=-
 costs chat invoice 5; vision bill 600; search bill 50
-= the nearest of the cloud's rows tell whose a line is
-# of the same time and model a has all, 2.5; of the same time, a and b by their spend, 5 as 1 : 3; of the month, d too,
+= the nearest rows of the cloud assign an invoice line to teams
+# same time and model: all 2.5 for a; same time: 5 for a and b by their spend, 1 : 3; same month: with d,
 # 10 as 1 : 3 : 4
 rows bedrock model=anthropic.claude-sonnet-4-5-20250929-v1:0 cost=1 team=a hour=3 hours=1; \
 bedrock model=claude-opus-4-5 cost=3 team=b hour=3 hours=1; bedrock model=claude-opus-4-5 cost=4 team=d hour=9 hours=1; \
 anthropic token_kind=prompt millions=1 hour=3 hours=1; anthropic token_kind=prompt millions=2 hour=3 hours=1 model=haiku; \
 anthropic token_kind=generation millions=1 hour=20 hours=1
 costs a invoice 5; b invoice 7.5; d invoice 5
-= a charge of an instant where the period begins
+= a charge with no duration at the start of the period
 rows openai token_kind=generation millions=1 team=search hour=-480 hours=0
 costs search invoice 10""")
-CASES = {name: Case(**columns(text)) for name, text in TOLD.items()} | {  # type: ignore[arg-type]
-    "tags, cost categories and names say whose it is": Case(
+CASES = {name: Case(**columns(text)) for name, text in SCENES.items()} | {  # type: ignore[arg-type]
+    "tags, cost categories and names identify the team": Case(
         "openai token_kind=prompt millions=1 sub_account_id=proj-1 team=Search-Infra; "
         "openai token_kind=prompt millions=2 tags=user:Team:vision; "
         "openai token_kind=prompt millions=4 sub_account_id=proj-nlp-7; "
@@ -183,13 +184,13 @@ CASES = {name: Case(**columns(text)) for name, text in TOLD.items()} | {  # type
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whose_charges_are_and_which_count(bought: Bought, name: str) -> None:
+def test_charges_have_a_team_and_count_once(bought: Bought, name: str) -> None:
     case = CASES[name]
     bought.fill(case.rows)
     bought.ask(WEEKS, config=case.config)
     costs = summed(((model.team, model.source), model.cost.api_cost) for model in bought.models())
-    told = [line.split() for line in case.costs.split(";")]
-    assert costs == {(team, source): Decimal(cost) for team, source, cost in told}
+    entries = [line.split() for line in case.costs.split(";")]
+    assert costs == {(team, source): Decimal(cost) for team, source, cost in entries}
     assert bought.notices().keys() == set(case.codes.split())
 
 
@@ -222,7 +223,7 @@ _BILL = """INSERT INTO bills BY NAME SELECT $1 AS bill_id, $2 AS provider, 's' A
     1 AS rows, $1 AS load_id, $4::TIMESTAMP AS loaded_at"""
 
 
-# whether a bill is final, when it was loaded, and until when what was bought is known
+# whether a bill is final, when it was loaded, and the end of the known period
 KNOWN = """
 false | 03-07 | 03-06
 true | 03-07 | 04-01
@@ -231,13 +232,13 @@ false | 04-03 | 04-01"""
 
 
 @pytest.mark.parametrize(("is_final", "loaded", "known_to"), text_rows(KNOWN))
-def test_what_is_bought_is_known_until_the_last_bill(
+def test_bought_tokens_are_known_until_the_last_bill(
     bought: Bought, is_final: str, loaded: str, known_to: str
 ) -> None:
-    """A bill is of all its month if it is final, or was loaded two days after it."""
+    """A bill covers its whole month if it is final, or was loaded at least two days after the month's end."""
     bought.con.execute(_BILL, [0, "openai", is_final, f"2026-{loaded}"])
     bought.con.execute(_BILL, [1, "groq", False, "2026-03-07"])
-    # used to March 6; what is charged ahead says nothing of what was used; of groq nothing is known for two months
+    # used until March 6; a charge in advance does not extend known usage; groq is unknown for two months
     bought.fill(
         "openai token_kind=generation millions=1 hour=-120 bill_id=0; openai token_kind=commitment millions=9 bill_id=0; "
         "openai token_kind=generation millions=1 hour=-1920 provider=groq"
@@ -251,7 +252,7 @@ def test_what_is_bought_is_known_until_the_last_bill(
 
 
 CUTS = st.lists(st.floats(0.01, 23.99), min_size=1, max_size=4).map(sorted)
-# amounts that no share divides, of a day, of hours and of a month, some of which only the cloud's bill names owners for
+# amounts that do not divide evenly, of a day, of hours and of a month; the cloud's bill names owners for some
 ODD = (
     "anthropic token_kind=prompt millions=0.333333333; anthropic token_kind=generation millions=0.7777777 hour=3.5 hours=1; "
     "anthropic token_kind=generation millions=0.1 team=search hour=5 hours=7; "

@@ -35,11 +35,11 @@ from tests.unit.bills import FOCUS_USAGE, csv_text
 from tests.unit.served import serving
 from tests.unit.test_api_cost import DAY, KINDS, NOW, summed
 
-# A day of four L4s at $1 an hour, held by the namespace chat, and OpenAI's bill in a FOCUS file
+# A day of four L4s at $1 per hour, allocated to the namespace chat, and an OpenAI bill in FOCUS
 
 
 def focus(kind: str, millions: str, team: str = "") -> dict[str, str]:
-    """A row of a FOCUS file of OpenAI's: this many million tokens of one kind."""
+    """A row of an OpenAI FOCUS file: this many million tokens of one kind."""
     priced = {"input": "prompt", "cached input": "cached", "output": "generation"}[kind]
     cost = KINDS[priced] * Decimal(millions)
     tags = json.dumps({"team": team}) if team else ""
@@ -89,7 +89,7 @@ def ledger(module_path: Path) -> Ledger:
 OF_TEAMS = {"search": 50, "unassigned": 5, "chat": 3.08625}
 
 
-def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) -> None:
+def test_token_bill_is_in_the_report_without_gpu_hours(ledger: Ledger) -> None:
     before, view = ledger.before, ledger.report()
     assert before is not None and before.totals_api is None
     assert "api_cost" not in before.json()
@@ -108,13 +108,13 @@ def test_a_bill_of_tokens_stands_beside_gpus_and_in_no_gpu_hour(ledger: Ledger) 
     lines = csv.DictReader(to_csv(view).splitlines())
     assert sum(Decimal(line["cost"]) for line in lines) == Decimal("154.08625")
     plain = partial(ledger.report, with_sections=False)
-    # rows by what tokens are of no part of
+    # rows by a dimension that tokens do not have
     assert [row.api.api_cost for row in plain(by=("gpu_model",)).rows if row.api] == [Decimal("58.08625")]
     assert plain(namespaces=("chat",)).totals_api is None
     assert plain(teams=("search",)).totals_api == search
 
 
-def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path) -> None:
+def test_chargeback_includes_tokens_and_gpus(ledger: Ledger, tmp_path: Path) -> None:
     from gpucost.publish.chargeback import ChargebackQuery, manifest_of, replacing, write
 
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
@@ -145,18 +145,18 @@ def test_a_chargeback_charges_tokens_beside_gpus(ledger: Ledger, tmp_path: Path)
     assert "Bought tokens" in (out / "teams" / "search.md").read_text()
 
 
-def test_tokens_of_own_pods_and_bought_ones_stand_in_one_answer(ledger: Ledger) -> None:
+def test_bought_tokens_are_listed_separately_from_tokens_of_own_pods(ledger: Ledger) -> None:
     view = ledger.tokens()
     (one,) = [one for one in view.sections["bought"] if one["team"] == "search"]
     assert (one["model"], one["api_cost"]) == ("gpt-4o-2024-08-06", Decimal(50))
-    # $30 for 14 million, of which four were cached, and $20 for two
+    # $30 for 14 million (4 of them cached) and $20 for two million
     assert one["cost_per_million_prompt_tokens"] == pytest.approx(Decimal(30) / 14)
     assert one["cost_per_million_generation_tokens"] == Decimal(10)
     assert view.totals["cost"] == 0
     assert "bought" not in ledger.tokens(namespaces=("chat",)).sections
 
 
-def test_days_after_the_last_bill_are_complete_only_for_teams_that_buy_nothing(
+def test_days_after_the_last_bill_are_complete_only_for_teams_without_bought_tokens(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     shutil.copyfile(ledger.store.path, tmp_path / "store.duckdb")

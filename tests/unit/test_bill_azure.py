@@ -1,4 +1,4 @@
-"""Azure's cost exports: each rule of their mapping, on small files with the columns of every agreement."""
+"""Azure's cost exports: each mapping rule, on small files with the columns of every agreement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def row(**changed: str) -> Row:
     return words(ROW) | machine | {"AdditionalInfo": json.dumps(INFO)} | changed
 
 
-#: Rows by the word that a row of a table begins with, and what tables call columns.
+#: Rows by the first word of a table row, and short names of columns.
 ITEMS = columns("""
     machine
     covered PricingModel=Reservation ReservationId=ri-1
@@ -45,7 +45,10 @@ COLUMNS = words(
 
 
 def item(text: str) -> Row:
-    """A row from a word of ITEMS and what is changed in it; `vm` is the machine's name in its additional information."""
+    """A row from a word of ITEMS and its changed columns.
+
+    `vm` is the machine's name in AdditionalInfo.
+    """
     kind, _, changed = text.strip().partition(" ")
     cells = words(ITEMS[kind]) | words(changed.replace("SET", SET).replace("SUB", SUB))
     if "vm" in cells:
@@ -54,17 +57,17 @@ def item(text: str) -> Row:
 
 
 def load(bills: Bills, rows: list[Row], name: str = "cost.csv") -> list[Charge]:
-    """Loads rows as CSV, which must load, and answers all charges."""
+    """Load rows as CSV, which must be accepted; return all charges."""
     bills.take(rows, name, provider="azure")
     return bills.charges()
 
 
 def amortized() -> list[Row]:
-    return scene(CASES["amortized cost is effective, and commitments are not billed"], item)[0]
+    return scene(CASES["amortized cost is effective, and commitments have no billed cost"], item)[0]
 
 
 def actual() -> list[Row]:
-    return scene(CASES["actual cost alone prices no covered machine"], item)[0]
+    return scene(CASES["actual cost alone gives covered machines no price"], item)[0]
 
 
 #: Other names of columns, in files of a machine's row.
@@ -84,13 +87,13 @@ RENAMED: dict[str, Any] = {
         "BillingCurrencyCode", "Other"
     ),
 }
-#: Rows of a file, and what their charges say; SET is a scale set, KEY its id in small letters.
+#: Rows of a file, and the expected charges; SET is a scale set, KEY its id in lowercase.
 CASES = titled("""
-= a machine of a scale set is named as Kubernetes names it
+= a machine of a scale set has its Kubernetes name
 machine | kind=instance machine=KEY/virtualmachines/3 hours=24 instance_type=Standard_NC24ads_A100_v4 region=eastus billed=88.152
     effective=88.152 tags='{"aks-managed-poolName": "gpu"}' charge_period_start=2026-03-05T00:00:00
     charge_period_end=2026-03-06T00:00:00 format=azure-cost
-= the machine of a row, whose id keeps its case
+= the machine of a row; the resource id keeps its case
 machine id=SUB/resourceGroups/Rg/providers/Microsoft.Compute/virtualMachines/GPU-1 AdditionalInfo=
     | resource_id=SUB/resourceGroups/Rg/providers/Microsoft.Compute/virtualMachines/GPU-1
 machine vm=aks-gpu-1-vmss_12 | machine=KEY/virtualmachines/12
@@ -99,13 +102,13 @@ machine vm=flex-vm-7 | machine=GROUP/virtualmachines/flex-vm-7
 machine vm= id=SET/virtualMachines/5 | machine=KEY/virtualmachines/5
 machine vm=VM-1 id=SUB/resourceGroups/MC_ml/providers/Microsoft.Compute/virtualMachines/VM-1
     | machine=GROUP/virtualmachines/vm-1
-= additional info and tags come with and without braces
+= additional info and tags with and without braces
 machine AdditionalInfo='"VMName": "aks-gpu-1-vmss_3", "UsageType": "ComputeHR"' Tags='"team": "nlp","cost center": "7"'
     | machine=KEY/virtualmachines/3 tags='{"cost center": "7", "team": "nlp"}'
 machine AdditionalInfo='{"VMName":"aks-gpu-1-vmss_3"}' | machine=KEY/virtualmachines/3
 = a row without a currency has the configured one
 machine | billing_currency=EUR
-= the period is the billing period or the day's month
+= the period is the billing period, or the month of the day
 machine day=02/28/2026 | billing_period=2026-03
 machine day=02/27/2026 BillingPeriodStartDate= BillingPeriodEndDate= | billing_period=2026-02
 = kinds of charges
@@ -122,10 +125,10 @@ machine of="Azure Monitor" id=SUB/x/y/z AdditionalInfo=       | kind=other hours
 machine id=SUB/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g/capacityReservations/c
     | kind=reserved_unused hours=-
 machine id=SUB/rsid2 of="Virtuelle Computer"                  | kind=instance hours=24
-= a license that is free is free
+= a free license needs no explanation
 machine                                   | cause=same
 license meter="24 vCPU VM License" cost=0 | cause=same
-= amortized cost is effective, and commitments are not billed
+= amortized cost is effective, and commitments have no billed cost
 covered cost=40               | effective=40 billed=0 kind=instance cause=covered_usage commitment_discount_id=ri-1
     commitment_discount_type=Reservation format=azure-amortized
 machine day=03/06/2026 cost=88 | effective=88 billed=88 kind=instance cause=same commitment_discount_id=- format=azure-amortized
@@ -134,7 +137,7 @@ covered ChargeType=UnusedReservation cost=10 id= | effective=10 billed=0 kind=co
     commitment_discount_id=ri-1 commitment_discount_type=Reservation format=azure-amortized
 machine ChargeType=UnusedSavingsPlan cost=2 PricingModel=SavingsPlan benefitId=sp-1 | effective=2 billed=0 kind=commitment_unused
     cause=commitment_unused commitment_discount_id=sp-1 commitment_discount_type="Savings Plan" format=azure-amortized
-= actual cost alone prices no covered machine
+= actual cost alone gives covered machines no price
 covered cost=0                 | effective=0 kind=instance cause=zero_unexplained format=azure-actual
 machine day=03/06/2026 cost=88 | effective=88 kind=instance cause=same format=azure-actual
 bought cost=365                | effective=365 kind=commitment_fee cause=same format=azure-actual
@@ -148,7 +151,7 @@ covered ReservationName=gpus | invoice_id=- list_unit_price=- contracted_unit_pr
     commitment_discount_name=gpus commitment_discount_quantity=24 commitment_discount_unit='10 Hours'
 = a row without cost
 machine cost= of=Storage | billed=0""")
-# how days are written is found out for each file
+# the date format is detected for each file
 DAYS = "3/5/2026|2026-03-05T00:00:00Z|05.03.2026|03/05/2026|2026-03-05|2026-03-05 00:00:00|20260305"
 CASES |= {
     f"days in many ways: {day}": f"machine day='{day}' | charge_period_start=2026-03-05T00:00:00"
@@ -168,7 +171,7 @@ Loaded = tuple[set[str], dict[str, list[Charge]]]
 
 @pytest.fixture(scope="module")
 def loaded(module_path: Path) -> Loaded:
-    """Each case in a file and a billing account of its own: what is said of them, and their charges."""
+    """Each case in its own file and billing account: the findings, and the charges of each."""
     files = {}
     for number, (name, table) in enumerate(CASES.items(), 1):
         renamed = RENAMED.get(name, str)
@@ -177,15 +180,15 @@ def loaded(module_path: Path) -> Loaded:
         files[name] = ("\ufeff" if number % 2 else "") + text
     bills = Bills(module_path)
     run, charges = bills.cases(files, provider="azure", currency="EUR")
-    for number, told in enumerate(charges.values(), 1):
-        for charge in told:
+    for number, own_charges in enumerate(charges.values(), 1):
+        for charge in own_charges:
             for column in ("instance_key", "resource_id", "sub_account_id"):
                 charge[column] = charge[column] and charge[column].replace(f"{number:08}", "00000001")
     return {finding.code for finding in run.findings}, charges
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
+def test_rows_have_their_cost_and_kind(loaded: Loaded, name: str) -> None:
     key = SET.lower()
     table = (
         CASES[name]
@@ -196,12 +199,13 @@ def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
     check_scene(loaded[1][name], scene(table, str)[1])
 
 
-def test_what_is_odd_is_told(loaded: Loaded) -> None:
-    """Rows that name only a scale set, or have no cost; actual cost without amortized cost; days that are too long."""
+def test_odd_rows_are_reported(loaded: Loaded) -> None:
+    """Rows with only a scale set, rows without cost, actual without amortized cost, and days over 24
+    hours."""
     assert loaded[0] == {"scale_set", "no_cost", "actual_only", "billed_twice"}
 
 
-def test_row_that_cannot_be_read_is_refused(bills: Bills) -> None:
+def test_unreadable_row_is_refused(bills: Bills) -> None:
     changes = {
         "the start of the charge": "machine day=31/12/2026 BillingPeriodStartDate=",
         "the billed cost": "machine cost=n/a",
@@ -219,8 +223,8 @@ def by_format(bills: Bills) -> list[tuple[Any, ...]]:
     )[1]
 
 
-def test_actual_and_amortized_are_never_added(bills: Bills) -> None:
-    """Amortized costs are the effective ones, actual costs add what was paid for commitments: whatever comes first."""
+def test_actual_and_amortized_costs_are_never_added(bills: Bills) -> None:
+    """In either order, amortized costs are effective, and actual costs add the purchases of commitments."""
     for name, rows in (("a.csv", actual()), ("b.csv", amortized()), ("a.csv", actual())):
         load(bills, rows, name)
     assert by_format(bills) == [("azure-actual", 1, 365, 0), ("azure-amortized", 4, 88, 140)]
@@ -228,8 +232,8 @@ def test_actual_and_amortized_are_never_added(bills: Bills) -> None:
 
 
 @pytest.mark.parametrize("month", ["03", "04"])
-def test_missing_amortized_cost_is_no_warning_where_one_command_loads_it(bills: Bills, month: str) -> None:
-    """Also in two exports with manifests of their own; that of another month is missing still."""
+def test_amortized_cost_loaded_in_the_same_command_is_not_missing(bills: Bills, month: str) -> None:
+    """Also for two exports with separate manifests; the amortized cost of another month is still missing."""
 
     def warned(*files: list[Row]) -> bool:
         paths = [bills.write(f"{n}{len(files)}.csv", csv_text(rows)) for n, rows in enumerate(files)]
@@ -242,7 +246,7 @@ def test_missing_amortized_cost_is_no_warning_where_one_command_loads_it(bills: 
     assert not warned(amortized())
 
 
-def test_actual_cost_of_days_and_accounts_that_are_not_amortized_stays(bills: Bills) -> None:
+def test_actual_cost_without_amortized_days_or_accounts_stays(bills: Bills) -> None:
     load(bills, amortized(), "b.csv")
     load(bills, [*actual(), item("machine day=03/07/2026 cost=77")], "a.csv")
     assert by_format(bills) == [("azure-actual", 2, 442, 77), ("azure-amortized", 4, 88, 140)]
@@ -250,7 +254,7 @@ def test_actual_cost_of_days_and_accounts_that_are_not_amortized_stays(bills: Bi
     assert by_format(bills)[2:] == [("azure-cost", 1, 88, 88)]
 
 
-def test_a_part_without_commitments_is_of_its_directorys_kind(bills: Bills) -> None:
+def test_part_without_commitments_has_the_kind_of_its_directory(bills: Bills) -> None:
     bills.write("run/part_0.csv", csv_text(amortized()))
     bills.write("run/part_1.csv", csv_text([row(Date="03/20/2026")]))
     run = bills.load(bills.directory / "run", provider="azure")
@@ -272,11 +276,11 @@ def delivered(bills: Bills, run: str, rows: list[Row], *, cut: bool = False) -> 
     below = f"exports/daily/20260301-20260331/{run}/guid"
     content = csv_text(rows).encode()
     bills.write(f"{below}/000001.csv", content[: len(content) // 2] if cut else content)
-    told = manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
-    bills.write(f"{below}/manifest.json", told)
+    described = manifest({f"{below}/000001.csv": content}, f"2026-03-{run[6:8]}T05:00:00Z")
+    bills.write(f"{below}/manifest.json", described)
 
 
-def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_holds(bills: Bills) -> None:
+def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_wins(bills: Bills) -> None:
     delivered(bills, "202603050500", [row(), row(Date="03/06/2026")], cut=True)
     run = bills.load(bills.directory / "exports", provider="azure")
     assert " bytes in " in run.errors[0].message and not run.results
@@ -289,10 +293,12 @@ def test_half_a_delivery_is_refused_and_the_last_run_of_a_month_holds(bills: Bil
     assert bills.sums() == [("azure://exports/daily", "2026-03", 1, 80.0, 80.0)]
 
 
-def test_a_manifest_without_its_files_leaves_others_alone(bills: Bills) -> None:
+def test_manifest_without_its_files_does_not_affect_others(bills: Bills) -> None:
     bills.write("cost.csv", csv_text([row()]))
-    told = manifest({"elsewhere/20260301-20260331/202603050500/g/000001.csv": b"x"}, "2026-03-05T00:00:00Z")
-    bills.write("manifest.json", told)
+    described = manifest(
+        {"elsewhere/20260301-20260331/202603050500/g/000001.csv": b"x"}, "2026-03-05T00:00:00Z"
+    )
+    bills.write("manifest.json", described)
     run = bills.load(bills.directory, provider="azure")
     assert "is missing" in run.errors[0].message
     assert [result.rows for result in run.results] == [1]
@@ -304,7 +310,7 @@ ANSWER = """{"properties": {"columns": [{"name": "Cost"}, {"name": "UsageDate"},
   [0.1, 20260306, "SET/d", "Storage", "", "EUR", "?"]]}}"""
 
 
-def test_a_saved_answer_of_the_query_api_loads_and_an_empty_one_says_so(bills: Bills) -> None:
+def test_saved_query_api_answer_loads_and_empty_answer_is_reported(bills: Bills) -> None:
     empty = '{"properties": {"columns": [{"name": "Cost"}, {"name": "UsageDate"}], "rows": []}}'
     run = bills.load(bills.write("answer.json", empty), provider="azure")
     assert isinstance(run.errors[0], DataError) and "without rows" in run.errors[0].message
@@ -318,7 +324,7 @@ disk    | billed=0.1 kind=storage""",
     check_scene(bills.charges(), expected)
 
 
-def test_dollars_are_not_taken_for_the_currency_that_stands_beside_them(bills: Bills) -> None:
+def test_dollar_column_is_not_used_for_another_currency(bills: Bills) -> None:
     dollars = csv_text([row(BillingCurrencyCode="EUR")]).replace("CostInBillingCurrency", "CostUSD")
     run = bills.load(bills.write("a.csv", dollars), provider="azure")
     assert "it resembles an Azure cost export, but lacks the columns cost" in run.errors[0].message

@@ -20,7 +20,7 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_replaces_and_what_is_left_out_is_said(at: Path) -> None:
+def test_replaced_and_left_out_bills_are_reported(at: Path) -> None:
     call("collect", "aws", "march.csv", "-q")
     assert "already loaded, unchanged" in call("collect", "aws", "march.csv")[0]
     (at / "part.csv").write_text(csv_text(ROWS[2:]))
@@ -39,7 +39,7 @@ def test_findings_and_errors_go_to_stderr(at: Path) -> None:
     assert "not a known billing export" in call("collect", "aws", "notes.csv", code=1)[1]
 
 
-def test_paths_come_from_the_configuration_where_none_is_given_and_have_to_be_there(at: Path) -> None:
+def test_configured_paths_are_the_default_and_must_exist(at: Path) -> None:
     assert 'set exports = ["…"] under [aws]' in call("collect", "aws", code=2)[1]
     (at / "gpucost.toml").write_text('[aws]\nexports = ["march.csv"]\n')
     assert "3 rows" in call("collect", "aws")[0]

@@ -1,6 +1,6 @@
-"""Discounts and fees of a bill: whose price they lower or raise, and that nothing is taken off twice.
+"""Discounts and fees on a bill: the prices they change, each counted once.
 
-With them what AWS charges for GPUs besides on-demand hours: onto which node it goes, or what it is named where it has none.
+Also other AWS charges for GPUs than on-demand hours: the nodes that bear them, or their names without a node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpucost.config.model import Config
 from tests.text_tables import columns, titled
 from tests.unit.bills import ITEMS, NAMES, Bills, Row, check_scene, item, own_rows, own_text, scene
 
-#: Line items by the word that a row begins with: others, and three machines for $30 an hour.
+#: Line items by the first word of a row: various, and three machines at $30 per hour.
 KINDS = ITEMS | columns(
     """
     a id=i-0aaa cost=30
@@ -36,9 +36,11 @@ KINDS = ITEMS | columns(
 
 @dataclass(frozen=True)
 class Case:
-    """The rows of a payer's bill, what machines' hours cost, and of all what is left of discounts and the total.
+    """The rows of a payer's bill, the expected costs of machine hours, and the remaining discounts and
+    total.
 
-    Of an hour: its cost, what of that discounts took off, and its hours and price if they are not 1 and the cost.
+    Of an hour: its cost, the part subtracted by discounts, and its hours and price if they are not 1 and the
+    cost.
     """
 
     rows: list[Row]
@@ -49,23 +51,32 @@ class Case:
 
 
 def case(table: str, **settings: Any) -> Case:
-    """A case from a table: a row, and what that machine costs in that hour; the last row may be of `all`."""
+    """A case from a table: a row, and that machine's cost in that hour.
+
+    The last row may be of `all`.
+    """
     rows, costs, sums = [], {}, {}
-    for text, told in zip(*scene(table, str), strict=True):
+    for text, expected_charge in zip(*scene(table, str), strict=True):
         if text.strip() == "all":
-            sums = told
+            sums = expected_charge
             continue
         row = item(text, KINDS)
         rows.append(row)
-        if told:
-            key = told.pop("on", row["lineItem/ResourceId"]), int(row["lineItem/UsageStartDate"][11:13])
-            values = {"off": "0", "hours": "1", "price": told["cost"]} | told
+        if expected_charge:
+            key = (
+                expected_charge.pop("on", row["lineItem/ResourceId"]),
+                int(row["lineItem/UsageStartDate"][11:13]),
+            )
+            values = {"off": "0", "hours": "1", "price": expected_charge["cost"]} | expected_charge
             costs[key] = {name: float(value) for name, value in values.items()}
     return Case(rows, costs, sums, **settings)
 
 
 class Priced:
-    """All cases in one store, each with accounts and machines of its own; those with net columns are loaded by themselves."""
+    """All cases in one store, each with its own accounts and machines.
+
+    Cases with net columns are loaded separately.
+    """
 
     def __init__(self, folder: Path, cases: Mapping[str, Case], nodes: Mapping[str, str]) -> None:
         self.cases = cases
@@ -105,7 +116,7 @@ class Priced:
                     self._answers[spread, sharing, what] = con.execute(sql).fetchall()
 
     def own(self, name: str, text: str) -> str:
-        """A name of accounts, machines or capacity reservations, as it is in a case."""
+        """A case's own name of accounts, machines or capacity reservations in the text."""
         return own_text(text, self.numbers[name])
 
     def answer(self, name: str, what: str) -> list[Any]:
@@ -122,7 +133,7 @@ class Priced:
         return costs
 
     def totals(self, name: str) -> dict[str, Decimal]:
-        """The effective cost of all charges, of the discounts that no machine's hour holds, and of each month."""
+        """The effective cost of all charges, of the discounts outside machine hours, and of each month."""
         payer = self.own(name, NAMES["PAYER"])
         [(total, discounts)] = [row[1:] for row in self.answer(name, "totals") if row[0] == payer]
         taken = sum(values["off"] for values in self.costs(name).values())
@@ -130,7 +141,7 @@ class Priced:
         return {"total": total, "rest": discounts - Decimal(str(taken)), **months}
 
     def check(self, name: str) -> None:
-        """Costs and sums of a case are what it says."""
+        """Check the costs and sums of a case."""
         one = self.cases[name]
         assert self.costs(name) == one.costs
         totals = {what: self.totals(name)[what] for what in one.sums}
@@ -152,7 +163,8 @@ HOURS = 3
 
 
 def invoice(discount: str) -> list[Row]:
-    """Hours on demand, spot, under a plan and a reservation with parts unused; with 10 % off everything, told in two ways."""
+    """Hours on demand, spot, under a plan and a partly used reservation, with 10 % off in one of two
+    forms."""
     rows = case("".join(HOUR.format(hour) for hour in range(HOURS))).rows
     rows.append(item("reserved_fee hour=0 cost=44 unused_fee=11"))
     discounts = []
@@ -168,128 +180,128 @@ def invoice(discount: str) -> list[Row]:
     return rows + discounts
 
 
-HYPERPOD = "a HyperPod machine that the bill names"
+HYPERPOD = "a HyperPod machine named on the bill"
 CASES = {name: case(text) for name, text in titled("""
-= on a machine lowers that machine in that hour
+= a discount on a machine lowers that machine's cost in that hour
 a         | cost=27 off=-3
 a hour=11 | cost=30
 b         | cost=30
 edp id=i-0aaa cost=-3
-= a month's on a machine is over its hours by cost
+= a discount for a month on a machine is spread over its hours by cost
 a                 | cost=27 off=-3
 a hour=11 cost=60 | cost=54 off=-6
 b                 | cost=30
 edp_month id=i-0aaa cost=-9
-= on a machine's traffic or on a volume is none on the machine
+= a discount on a machine's traffic or on a volume does not lower the machine's cost
 a | cost=30
 traffic id=i-0aaa cost=5
 volume cost=8
 edp id=i-0aaa cost=-0.5 usage=USE1-DataTransfer-Out-Bytes unit=GB
 edp id=vol-1 cost=-0.8 usage=EBS:VolumeUsage.gp3 unit=GB-Mo
 all | rest=-1.3
-= others are spread over their product in the account
+= a discount without a machine is spread over the product in the account
 a                 | cost=27 off=-3
 b hour=11 cost=60 | cost=54 off=-6
 c account=OTHER   | cost=30
 machine id=arn:aws:eks:x cost=10 product=AmazonEKS usage=USE1-AmazonEKS-Hours:perCluster
 edp_month cost=-9 usage=
 all | rest=0
-= of one kind of usage is spread over that
+= a discount on one usage type is spread over that usage
 a                                  | cost=30
 b cost=10 usage=BoxUsage:g5.xlarge | cost=8 off=-2
 machine id=arn:aws:ec2:nat cost=4 usage=USE1-NatGateway-Hours
 edp cost=-4 item=BundledDiscount usage=USE1-NatGateway-Hours
 edp cost=-2 item=PrivateRateDiscount usage=BoxUsage:g5.xlarge
 all | rest=-4
-= in the payer's account is spread over the product in all
-# one row a month in the management account, whose usage is in its members
+= a discount in the payer's account is spread over the product in all accounts
+# one row per month in the management account; the usage is in member accounts
 a               | cost=27 off=-3
 c account=OTHER | cost=27 off=-3
 edp_month cost=-6 account=PAYER
-= without a type in the payer's account is of all accounts, the payer's usage alike
+= a discount without a usage type in the payer's account is spread over all accounts and the payer
 a cost=100 account=PAYER | cost=90 off=-10
 b cost=900               | cost=810 off=-90
 edp cost=-100 usage= account=PAYER
-= where each account has its own, so has the payer's
+= a discount is the payer's own if each account has its own
 a cost=100 account=PAYER | cost=80 off=-20
 b cost=900               | cost=810 off=-90
 edp cost=-20 usage= account=PAYER
 edp cost=-90 usage=
-= that names no product is spread over its account
+= a discount without a product is spread over its account
 a               | cost=27 off=-3
 c account=OTHER | cost=30
 machine id=bucket cost=10 product=AmazonS3 usage=TimedStorage-ByteHrs
 edp cost=-4 product= usage=
 all | rest=-1
-= of what is not in the bill lowers nothing
+= a discount on a product missing from the bill lowers no cost
 a | cost=30
 edp cost=-3 product=AmazonRDS usage=
-= net costs have the discount already
+= a discount is already in net costs
 a net=27 | cost=27
 edp id=i-0aaa cost=-3 net=0
 edp cost=-3 usage= net=
-= per row either the net cost or the discount counts
+= a discount is counted once per row, in the net cost or as a discount
 a net=27 | cost=27
 b net=   | cost=27 off=-3
 edp cost=-6 usage= net=
 all | rest=0 total=54
-= what nothing used of a plan is net too
+= a discount is in the net cost of the unused part of a plan
 covered id=i-0aaa plan_cost=20 net_plan_cost=18 | cost=18
 plan_fee cost=40 committed=40 used=20 net=36
 all | total=36
-= a plan's net cost has the discount where no other net column is filled
+= a discount is in a plan's net cost if no other net column is filled
 covered id=i-0aaa cost=30 plan_cost=20 net_plan_cost=18 | cost=18
 negation cost=-30
 plan_fee cost=40 committed=40 used=20 savingsPlan/RecurringCommitmentForBillingPeriod=40
     savingsPlan/NetRecurringCommitmentForBillingPeriod=36
 edp_plan id=PLAN cost=-4
 all | rest=0 total=36
-= a reservation's net cost has the discount too
+= a discount is in a reservation's net cost
 reserved id=i-0aaa reserved_cost=20 net_reserved_cost=18 | cost=18
 reserved_fee hour=0 cost=40 unused_fee=20 net_unused_fee=18
 edp_reserved cost=-4
 all | rest=0 total=36
-= EKS Auto Mode's fee is part of its machine's price and no hours
+= EKS Auto Mode's fee adds to its machine's price, not to its hours
 a         | cost=33.6
 auto
 a hour=11 | cost=37.2
 b         | cost=30
 auto hour=11 cost=7.2 amount=2
-= on EKS Auto Mode's fee lowers its machine
+= a discount on EKS Auto Mode's fee lowers its machine's cost
 # each by the rate of its own product
 a | cost=30.6 off=-3.4
 auto cost=4
 edp cost=-3
 edp cost=-0.4 product=AmazonEKS usage=
-= a fee alone is no price
-# its hours are charged nothing, and nothing says why
+= a discount on a fee alone leaves the hours without a price
+# the hours cost 0 without an explanation
 a cost=0 | cost=3.24 off=-0.36 price=0
 auto
 edp id=i-0aaa cost=-0.36
-= a HyperPod machine that the bill names
+= a HyperPod machine named on the bill
 sagemaker id=arn:aws:sagemaker:us-east-1:1:cluster/x/i-0aaa usage=USE1-Cluster:ml.p5.48xlarge | on=i-0aaa cost=60
-= only instance usage is billed hours
+= only instance usage counts as billed hours
 a capacity=BLOCK capacity_type= | cost=30.6 off=-3
 auto
 edp id=i-0aaa cost=-3 amount=1
 machine id=BLOCK cost=0 usage=USE1-Reservation:p4d.24xlarge amount=2
 machine id=BLOCK cost=30 usage=USE1-UnusedBox:p4d.24xlarge
 machine id= cost=100 item=Fee amount=720
-= a capacity block's fee is on its hours
+= a discount on a capacity block's fee is spread over its hours
 block capacity=BLOCK
 a cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
 b cost=0 capacity=BLOCK capacity_type=capacity-block | cost=45 off=-5
 c cost=0 usage=USE1-UnusedBox:p4d.24xlarge
 edp id=BLOCK cost=-10 description='EDP, Capacity Block upfront fee'
-= on a block without its id
+= a discount on a block's fee without its id is spread over its hours
 block id= cost=1000
 a cost=0 usage=BoxUsage:p5.48xlarge         | cost=450 off=-50
 a cost=0 hour=11 usage=BoxUsage:p5.48xlarge | cost=450 off=-50
 b cost=60 usage=BoxUsage:p5.48xlarge        | cost=60
 edp hour=0 cost=-100 usage=USE1-CapacityBlock:p5.48xlarge description='Discount on Capacity Block fee'""").items()} | {
-    # in any account; the quarter that nothing used bears the rest
+    # in any account; the unused quarter bears the rest
     **{
-        f"on a plan's fee lowers all that its ARN covers: {column}": case(f"""
+        f"a discount on a plan's fee lowers all usage covered by its ARN: {column}": case(f"""
 covered id=i-0aaa cost=30 plan_cost=20               | cost=18 off=-2
 negation cost=-30
 covered id=i-0bbb cost=30 plan_cost=10 account=OTHER | cost=9 off=-1
@@ -300,7 +312,7 @@ edp_plan cost=-4 account=PAYER {column}=PLAN
 all | rest=-1 total=66""", spread=False)
         for column in ("plan", "id")
     },
-    "spreading can be left off": case("""
+    "spreading is turned off": case("""
 a | cost=29 off=-1
 edp_month cost=-3 usage=
 edp id=i-0aaa cost=-1
@@ -316,12 +328,12 @@ b cost=10 {column}={value} | cost=10""", sharing="pooled")
             "capacity": "BLOCK", "usage": "DedicatedUsage:p4d.24xlarge", "Operation": "RunInstances:0002", "account": "OTHER",
         }.items()
     },
-    "each reservation and each block shares by itself": case("""
+    "each reservation and each block has its own shared price": case("""
 a capacity=BLOCK           | cost=30 price=20
 b cost=10 capacity=BLOCK   | cost=10 price=20
 c cost=6 capacity=CAPACITY | cost=6""", sharing="pooled"),
 }  # fmt: skip
-#: What GPUs without a node are.
+#: The kinds of GPU charges without a node.
 NAMED = """
 sagemaker usage=USE1-Train:ml.p5.48xlarge    | kind=managed instance_type=p5.48xlarge machine=- hours=-
 sagemaker usage=USE1-Cluster:ml.p5.48xlarge id=arn:aws:sagemaker:us-east-1:1:cluster/x
@@ -351,12 +363,12 @@ def priced(module_path: Path) -> Priced:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_discount(priced: Priced, name: str) -> None:
+def test_case_has_its_machine_costs(priced: Priced, name: str) -> None:
     priced.check(name)
 
 
-def test_a_rate_says_which_rows_it_is_of(priced: Priced) -> None:
-    name = "on a plan's fee lowers all that its ARN covers: plan"
+def test_discount_rate_names_its_rows(priced: Priced) -> None:
+    name = "a discount on a plan's fee lowers all usage covered by its ARN: plan"
     [rate] = [row for row in priced.answer(name, "rates") if row[0] == priced.own(name, NAMES["PLAN"])]
     assert rate[1:4] == (40, -4, 1)
     assert [row.rpartition("/")[2] for row in rate[4]] == [f"plain.csv:{priced.places[name] + 7}"]
@@ -377,23 +389,23 @@ def test_ten_percent_off_is_exactly_ten_percent_off(priced: Priced, discount: st
         assert costs[key] == pytest.approx(less)
     totals = priced.totals(f"{discount}, {sharing}")
     assert totals["total"] == priced.totals(f"none, {sharing}")["total"] * Decimal("0.9")
-    # what is left of the discount is that of the unused parts
+    # the remaining discount is for the unused parts
     assert float(totals["rest"]) == pytest.approx(-(HOURS * 5.81 + 11) / 10)
 
 
-def test_what_machines_are_and_gpus_without_a_node(priced: Priced) -> None:
+def test_machine_kinds_and_gpus_without_a_node(priced: Priced) -> None:
     check_scene(priced.charges("named"), scene(NAMED, str)[1])
-    charges = priced.charges("EKS Auto Mode's fee is part of its machine's price and no hours")
+    charges = priced.charges("EKS Auto Mode's fee adds to its machine's price, not to its hours")
     fees = [charge for charge in charges if charge["kind"] == "node_fee"]
     assert [(fee["instance_type"], fee["instance_hours"]) for fee in fees] == [("p4d.24xlarge", None)] * 2
     assert priced.answer(HYPERPOD, "nodes") == [(priced.own(HYPERPOD, "i-0aaa"), 1)]
 
     def pools(name: str, column: int) -> list[Any]:
-        """Of the case's hours: the capacity type, whether nothing explains their cost, or the pool."""
+        """Of the case's hours: the capacity type, whether their cost is unexplained, or the pool."""
         end = priced.own(name, "i-0aaa").removeprefix("i-0aaa")
         return [row[column] for row in priced.answer(name, "pools") if row[0][6:] == end]
 
-    assert pools("only instance usage is billed hours", 1) == ["reserved"]
-    assert pools("a capacity block's fee is on its hours", 1) == ["capacity_block"] * 2
-    assert pools("a fee alone is no price", 2) == [True]
-    assert len(set(pools("each reservation and each block shares by itself", 3))) == 2
+    assert pools("only instance usage counts as billed hours", 1) == ["reserved"]
+    assert pools("a discount on a capacity block's fee is spread over its hours", 1) == ["capacity_block"] * 2
+    assert pools("a discount on a fee alone leaves the hours without a price", 2) == [True]
+    assert len(set(pools("each reservation and each block has its own shared price", 3))) == 2

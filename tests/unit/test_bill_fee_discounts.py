@@ -1,4 +1,4 @@
-"""Discounts on upfront fees and on those of a month: what each hour and each month bears, told in rows or in net columns."""
+"""Discounts on upfront and monthly fees: the share of each hour and month, from rows or net columns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ reserved_upfront hour=0 cost=1200
 reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
 edp_reserved cost=-120
 all | rest=-110"""),
-    "on a month's fee: the hours so far bear their part": case("""
+    "on a monthly fee: the hours so far bear their part": case("""
 reserved_fee hour=0 cost=720 unused_fee=0
 reserved id=i-0aaa reserved_cost=100 | cost=90 off=-10
 edp_reserved cost=-72
 all | rest=-62"""),
-    # $1 of an hour is the upfront fee's, $2 the month's: their discounts are of 10 and 5 %
+    # of each hour's cost, $1 is the upfront fee and $2 the monthly fee; their discounts are 10 and 5 %
     **{
         f"on both fees of a reservation: {way}": case(f"""
 reserved_upfront hour=0 cost=8760 account=PAYER
@@ -45,12 +45,12 @@ edp_reserved hour=0 cost=-876
 reserved id=i-0aaa reserved_cost=3 reservation/AmortizedUpfrontCostForUsage=1 UsageStartDate=2026-04-05T10:00:00Z
     UsageEndDate=2026-04-05T11:00:00Z BillingPeriodStartDate=2026-04-01T00:00:00Z | cost=2.9 off=-0.1
 all | total=-873 2026-03=0 2026-04=2.9"""),
-    "on a fee of a month that runs, billed whole before its hours": case("""
+    "on a fee of the current month, billed in full before its hours": case("""
 reserved_upfront hour=0 cost=8760
 reserved_fee hour=1 cost=1488
 reserved hour=5 id=i-0aaa reserved_cost=3 reservation/RecurringFeeForUsage=2 | cost=2.9 off=-0.1
 edp_reserved hour=0 cost=-876"""),
-    # of the plan's $10 an hour, of which 6 are the fee's, half is used
+    # $6 of the plan's $10 per hour is the fee; half of it is used
     "on a plan's upfront and hourly fees": case(f"""
 plan_upfront hour=0 cost=35040 plan=PLAN id= account=PAYER
 plan_fee cost=6 committed=10 used=5 {PLAN_PARTS}
@@ -64,7 +64,7 @@ reserved_upfront hour=0 cost=8760
 reserved id=i-0aaa reserved_cost=300 reservation/AmortizedUpfrontCostForUsage=300 | cost=293.150684932 off=-6.849315068
 edp cost=-100 usage=HeavyUsage:p4d.24xlarge product/ProductFamily= reservation=RESERVATION
 edp cost=-100 usage=HeavyUsage:p4d.24xlarge product/ProductFamily="Data Transfer" reservation=RESERVATION"""),
-    "beside a correction": case("""
+    "next to a correction": case("""
 a cost=1000 | cost=920 off=-80
 machine hour=2 id= usage=Foo:Correction cost=-200
 edp hour=3 usage=Other cost=-80
@@ -78,5 +78,5 @@ def priced(module_path: Path) -> Priced:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_discount_on_a_fee(priced: Priced, name: str) -> None:
+def test_discount_on_a_fee_is_shared_by_hours_and_months(priced: Priced, name: str) -> None:
     priced.check(name)

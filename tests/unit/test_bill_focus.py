@@ -1,4 +1,4 @@
-"""FOCUS: any provider, any version from 1.0, and what a row is to gpucost."""
+"""FOCUS: any provider, any version from 1.0, and how gpucost classifies each row."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.unit.bills import FOCUS_USAGE, Bills, Row, check_scene, csv_text, par
 
 
 def item(text: str) -> Row:
-    """A machine's hour with what is changed in it."""
+    """A machine's hour with its changed columns."""
     return FOCUS_USAGE | words(text)
 
 
-#: What is changed in a machine's hour, and what its charge says then.
+#: Changes to a machine's hour, and the expected charge.
 ROWS = """
 SkuPriceDetails='{"InstanceType": "gpu-8x-h100"}' Tags='{"team": "ml"}' | provider="nimbus gpu cloud" kind=instance hours=1
     instance_type=gpu-8x-h100 tags='{"team": "ml"}' billing_period=2026-03 source="nimbus gpu cloud/acct-1"
@@ -54,16 +54,16 @@ ServiceCategory=Networking ConsumedUnit=GB                  | kind=network cause
 EffectiveCost=0 BilledCost=0                                | kind=instance cause=zero_unexplained"""
 
 
-def test_what_a_row_is_and_whose(bills: Bills) -> None:
+def test_row_has_its_kind_machine_and_account(bills: Bills) -> None:
     rows, expected = scene(ROWS, item)
     bills.take(rows, provider=None, currency="EUR")
     check_scene(bills.charges(), expected)
 
 
-#: Rows of commitments by the commitments' ids: each is billed 4.00, if nothing else is said.
+#: Rows of commitments by the commitments' ids; each has a billed cost of 4.00 by default.
 COMMITMENTS = titled("""
 = /providers/Microsoft.BillingBenefits/savingsPlanOrders/O-1/savingsPlans/p
-# what usage bears is not borne twice; the order is bought, a plan of it is used
+# a purchase borne by usage is not counted again; the order is bought, one of its plans is used
 usage CommitmentDiscountStatus=Used | effective=4
 bought CommitmentDiscountId=/providers/microsoft.billingbenefits/savingsplanorders/o-1 | effective=0
 = not spread
@@ -79,18 +79,18 @@ given EffectiveCost=-4 BilledCost=-4 | effective=-4
 usage EffectiveCost=1.5              | effective=1.5
 bought                               | effective=0
 given EffectiveCost=-6 BilledCost=-6 | effective=-1.5
-= fee beside usage
-# usage that costs less does not bear a purchase, but where Azure states both
+= fee next to usage
+# usage with a lower cost does not bear a purchase, except in Azure rows that state both
 usage EffectiveCost=1.5 | effective=1.5
 bought                  | effective=4
-= fee beside usage, returned
+= fee next to usage, returned
 usage EffectiveCost=1.5              | effective=1.5
 bought                               | effective=4
 given EffectiveCost=-6 BilledCost=-6 | effective=-5.5
 = refund alone
-# what it gives back is in another file
+# the refunded charge is in another file
 given EffectiveCost=-4 BilledCost=-4 | effective=-4
-= refund of usage that bears nothing
+= refund of usage at cost 0
 usage EffectiveCost=0 BilledCost=0   | effective=0
 given EffectiveCost=-4 BilledCost=-4 | effective=-4
 = refund of usage
@@ -104,7 +104,7 @@ KINDS = columns("""
     given  ChargeCategory=Adjustment""")
 
 
-def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
+def test_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
     rows, expected = [], []
     for name, table in COMMITMENTS.items():
         texts, charges = scene(table, str)
@@ -122,7 +122,7 @@ def test_a_commitment_counts_once_in_effective_cost(bills: Bills) -> None:
     assert named == {"refund alone", "purchase alone", "returned in cash"}
 
 
-def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
+def test_snake_case_and_parquet_give_the_same_charges(bills: Bills) -> None:
     bills.take(
         parquet([snake([FOCUS_USAGE])[0] | {"tags": {"team": "ml"}, "billed_cost": 4.0}]), provider=None
     )
@@ -130,7 +130,7 @@ def test_snake_case_and_parquet_are_the_same_file(bills: Bills) -> None:
     assert (charge["billed_cost"], charge["tags"], charge["kind"]) == (Decimal(4), {"team": "ml"}, "instance")
 
 
-def test_each_command_takes_its_providers_and_no_other_files_of_a_data_set(bills: Bills) -> None:
+def test_each_command_reads_only_files_of_its_provider(bills: Bills) -> None:
     def refusal(text: str, provider: str | None = "aws") -> tuple[str, str | None]:
         (error,) = bills.load(bills.write("focus.csv", text), provider=provider).errors
         return error.message, error.fix

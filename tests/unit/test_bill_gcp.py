@@ -1,4 +1,4 @@
-"""Google Cloud's usage cost export: each rule of its mapping, on small files of the shapes that it comes in."""
+"""Google Cloud's usage cost export: each mapping rule, on small files in each form of the export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.bills import Bills, Charge, check_scene, csv_text, parquet, scen
 Row = dict[str, Any]
 CORE, RAM = "A2 Instance Core running in Americas", "A2 Instance Ram running in Americas"
 GPU = "Nvidia Tesla A100 GPU running in Americas"
-#: A row of the detailed export as BigQuery has it, of an a2-highgpu-1g (12 vCPUs), without what it is charged for.
+#: A row of the detailed BigQuery export, of an a2-highgpu-1g (12 vCPUs), without its SKU and cost.
 ROW = """{
   "billing_account_id": "01AAAA-BBBBBB-CCCCCC", "service": {"id": "6F81-5844-456A", "description": "Compute Engine"},
   "project": {"id": "ML-Proj", "name": "ml"}, "labels": [{"key": "k8s-namespace", "value": "training"}],
@@ -53,7 +53,7 @@ def credit(kind: str, amount: float, name: str = "") -> Row:
 
 
 def load(bills: Bills, rows: list[Row], name: str = "export.json") -> list[Charge]:
-    """Loads rows as JSON lines, which must load, and answers all charges."""
+    """Load rows as JSON lines, which must be accepted; return all charges."""
     bills.take(rows, name, provider="gcp")
     return bills.charges()
 
@@ -72,7 +72,7 @@ def flat(rows: list[Row], text: Any = repr) -> str:
     return csv_text(flattened)
 
 
-#: SKUs by the word that a row of a table begins with.
+#: SKUs by the first word of a table row.
 SKUS = {
     "core": CORE,
     "ram": RAM,
@@ -82,7 +82,7 @@ SKUS = {
     "spend_fee": "Commitment - dollar based v1: GCE for 1 year",
     "flex_fee": "Compute Flexible CUDs 1 Year",
 }
-#: Credits of commitments, by their words.
+#: Credits of commitments, by their short names.
 COVERS = {
     "cud": "COMMITTED_USAGE_DISCOUNT {}",
     "spend": "COMMITTED_USAGE_DISCOUNT_DOLLAR_BASE {} GCE Commitments",
@@ -90,10 +90,10 @@ COVERS = {
 
 
 def table_row(text: str) -> Row:
-    """A row from a word of SKUS and what is changed in it.
+    """A row from a word of SKUS and its changes.
 
-    `cud` and `spend` are amounts that a commitment covers, `credits` are "type amount name, ..."; `seconds` and `units` are the
-    usage, `system` are its system labels. Other names are columns: JSON, text or empty.
+    `cud` and `spend` are amounts covered by a commitment, `credits` are "type amount name, ..."; `seconds`
+    and `units` are the usage, `system` its system labels. Other names are columns: JSON, text or empty.
     """
     kind, _, changed = text.strip().partition(" ")
     cells = words(changed)
@@ -112,8 +112,8 @@ def table_row(text: str) -> Row:
         ]
     amounts = [form.format(f"-{cells.pop(word)}") for word, form in COVERS.items() if word in cells]
     amounts += cells.pop("credits").split(",") if "credits" in cells else []
-    told = [[*one.split(maxsplit=2), ""][:3] for one in amounts]
-    made["credits"] = [credit(form.strip("-"), float(amount), name) for form, amount, name in told]
+    triples = [[*one.split(maxsplit=2), ""][:3] for one in amounts]
+    made["credits"] = [credit(form.strip("-"), float(amount), name) for form, amount, name in triples]
     own = row(
         cells.pop("sku", SKUS[kind]), float(cells.pop("cost", "0.36")), int(cells.pop("hour", "0")), **made
     )
@@ -122,9 +122,9 @@ def table_row(text: str) -> Row:
     }
 
 
-#: Rows of a project's bill, and what their charges say.
+#: Rows of a project's bill, and the expected charges.
 CASES = titled("""
-= parts of a machine are one instance, with its hours once
+= parts of a machine are one instance, and its hours count once
 core           | kind=instance hours=1 instance_type=a2-highgpu-1g cause=same machine=ml-proj/us-central1-c/gke-a100-1
 ram            | kind=instance hours=- instance_type=a2-highgpu-1g cause=same machine=ml-proj/us-central1-c/gke-a100-1
 gpu cost=2.93  | kind=instance hours=- instance_type=a2-highgpu-1g cause=same machine=ml-proj/us-central1-c/gke-a100-1
@@ -134,21 +134,21 @@ core cost=0.09 seconds=10800 units=3 labels='[{"key": "ns", "value": "a"}]' | ho
 core cost=0.18 seconds=21600 units=6 labels='[{"key": "ns", "value": "b"}]' | hours=0.5 effective=0.18 tags='{"ns": "b"}'
 core cost=0.09 seconds=10800 units=3 labels='[{"key": "ns", "value": "-"}]' | hours=0.25 effective=0.09 tags='{"ns": "-"}'
 = a machine never runs longer than its window
-# a wrong or missing number of cores of a type that the catalog does not know: the window is what is left
+# the core count is wrong or missing and the catalog lacks the type: only the window is left
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=a system="cores=2 machine_spec=z9-highgpu-1g" | hours=0.5
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=a system="cores=2 machine_spec=z9-highgpu-1g" tags=[] | hours=0.5
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=b system="cores=x machine_spec=z9-highgpu-1g" | hours=0.5
 core cost=0.18 usage='{"amount": 21600, "unit": "seconds"}' vm=b system="cores=x machine_spec=z9-highgpu-1g" tags=[]
     | hours=0.5
-= hours come from GPUs where no cores are billed
+= hours come from GPUs if no cores are billed
 gpu sku="Nvidia Tesla A100 GPU attached to Spot Preemptible VMs running in Americas" | hours=1 pricing_category=Dynamic
 = usage discounts are effective, promotions are not
 gpu cost=3 credits="SUSTAINED_USAGE_DISCOUNT -0.1, DISCOUNT -0.1, RESELLER_MARGIN -0.1, SUBSCRIPTION_BENEFIT -0.1,
     PROMOTION -0.5, FREE_TIER -0.25" | billed=1.85 effective=2.6 cause=promotion
-= credits of old exports are known by name
+= credits of old exports are identified by name
 core cost=1 credits="- -0.2 Sustained Usage Discount, - -0.3 Committed Usage Discount: CPU, - -0.1 Grant"
     | billed=0.4 effective=0.5
-= a commitment on resources pays the rows that it covers
+= a commitment on resources pays its covered rows
 # 24 vCPUs are committed: one machine of 12 is covered in full, another by half, a quarter is wasted
 core cud=0.36                 | effective=0.24 billed=0 cause=covered_usage kind=instance commitment_discount_status=Used
 core cud=0.18 vm=gke-a100-2   | effective=0.3 billed=0.18 cause=covered_usage kind=instance commitment_discount_status=Used
@@ -170,19 +170,19 @@ core hour=8 cud=0.36  | effective=1.2
 core hour=20 cud=0.36 | effective=1.2
 cpu_fee cost=4.8 units=48 usage_start_time=2026-03-05T08:00:00Z usage_end_time=2026-03-06T08:00:00Z | effective=2.4
 = covered rows without their fee have no price
-# half of a row is covered, or all: what is left of its cost is not what it costs
+# a row is covered in half or in full: its remaining cost is not its real cost
 core cud=0.36          | effective=0 cause=fee_missing
 core cud=0.18 hour=1   | effective=0.18 cause=fee_missing
 core spend=0.18 hour=2 | effective=0.18 cause=fee_missing
 ram                    | effective=0.36 cause=same
-= a commitment on spend is shared by what it covers
-# used in full in hour 0, where 0.72 of a fee stands to 1.00 covered; by half in hour 1
+= a commitment on spend is shared by its covered usage
+# in hour 0 it is fully used, with a fee of 0.72 for 1.00 covered; in hour 1 half is used
 core cost=1 spend=1.0              | effective=0.72 billed=0 commitment_discount_category=Spend
 core cost=0.5 spend=0.5 hour=1     | effective=0.36 billed=0 commitment_discount_category=Spend
 spend_fee cost=0.72 units=1        | effective=0 billed=0.72 commitment_discount_category=Spend
 spend_fee cost=0.72 units=1 hour=1 | effective=0.36 billed=0.72 commitment_discount_category=Spend
 = new commitments on spend offset their fee
-# the usage is charged the discounted price; of the fee stays what nobody used
+# the usage has the discounted price; the unused part of the fee remains
 core cost=0.72 consumption_model='{"id": "C1", "description": "Compute Flexible CUD - 1 Year"}' cost_at_list=1.0
     | effective=0.72 billed=0.72 kind=instance pricing_category=Committed list_cost=1
 ram cost=0.72 consumption_model='{"id": "D", "description": "Default"}'
@@ -191,7 +191,7 @@ flex_fee cost=1 units=1 credits="FEE_UTILIZATION_OFFSET -0.72"
     | effective=0.28 billed=0.28 kind=commitment_unused pricing_category=Committed
 flex_fee cost=1 units=1 hour=1 credits="FEE_UTILIZATION_OFFSET -1.0"
     | effective=0 billed=0 kind=commitment_fee pricing_category=Committed
-= fees stay whole to the last digit
+= fees are shared exactly to the last digit
 core vm=a cost=0.1 cud=0.1 | billed=0
 core vm=b cost=0.1 cud=0.1 | billed=0
 core vm=c cost=0.1 cud=0.1 | billed=0
@@ -201,7 +201,7 @@ core price='{"list_price": 3, "effective_price_default": 2.5, "pricing_unit_quan
     | list_unit_price=0.3 contracted_unit_price=0.25 invoice_id=- sku_price_id=-
 = a row without a currency has the configured one
 core currency= | billing_currency=EUR
-= what is no machine stays apart
+= charges without a machine are kept separate
 core sku="Storage PD Capacity" resource='{"name": "pvc-1", "global_name":
     "//compute.googleapis.com/projects/77/zones/us-central1-c/disk/9"}' | kind=storage charge_category=Usage machine=-
 core sku="SSD backed Local Storage" | kind=storage charge_category=Usage machine=- capacity_reservation_status=-
@@ -225,24 +225,24 @@ Loaded = tuple[list[str], dict[str, list[Charge]]]
 
 @pytest.fixture(scope="module")
 def loaded(module_path: Path) -> Loaded:
-    """Each case in a file and a billing account of its own: missing fees, and their charges."""
+    """Each case in its own file and billing account: findings about missing fees, and the charges."""
     files = {}
     for number, (name, table) in enumerate(CASES.items()):
         text = text_of(scene(table, table_row)[0])
         files[name] = text.replace("CCCCCC", f"{number:06}").replace("ML-Proj", f"ML-Proj-{number:06}")
     bills = Bills(module_path)
     run, charges = bills.cases(files, provider="gcp", currency="EUR")
-    for number, told in enumerate(charges.values()):
-        for charge in told:
+    for number, own_charges in enumerate(charges.values()):
+        for charge in own_charges:
             charge["instance_key"] = (charge["instance_key"] or "").replace(f"-{number:06}/", "/") or None
     return [finding.message for finding in run.findings if finding.code == "fee_missing"], charges
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
+def test_rows_have_their_cost_and_kind(loaded: Loaded, name: str) -> None:
     charges = loaded[1][name]
     check_scene(charges, scene(CASES[name], table_row)[1])
-    if name == "fees stay whole to the last digit":
+    if name == "fees are shared exactly to the last digit":
         assert sum(charge["effective_cost"] for charge in charges) == 1
 
 
@@ -252,12 +252,12 @@ def test_covered_rows_without_their_fee_are_counted(loaded: Loaded) -> None:
 
 
 def own(rows: list[Row], number: int) -> list[Row]:
-    """The rows in a billing account and a project of their own."""
+    """The rows in their own billing account and project."""
     names = {"billing_account_id": f"01AAAA-BBBBBB-{number:06}", "project": {"id": f"p-{number}"}}
     return [one | names for one in rows]
 
 
-def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
+def test_files_of_every_form_give_the_same_charges(bills: Bills) -> None:
     """Nested records, flattened text in two spellings, Parquet and packed text."""
     trial = credit("PROMOTION", -5e-06, 'it\'s a "trial", 100 % \\ None')
     rows = [row(GPU, 3.0, credits=[trial], labels=[{"key": "a", "value": "it's"}]), row()]
@@ -276,7 +276,7 @@ def test_files_of_every_kind_hold_the_same(bills: Bills) -> None:
     assert charges[0]["tags"] == {"a": "it's"}
 
 
-def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills) -> None:
+def test_invoice_month_is_the_period_and_corrections_are_added(bills: Bills) -> None:
     first = [row(hour=hour) for hour in range(4)]
     load(bills, first, "day-1.json")
     late = row(CORE, -0.06, 3, export_time="2026-03-09T00:00:00Z", usage=used(-7200.0, -2.0))
@@ -291,8 +291,8 @@ def test_the_invoice_month_is_the_period_and_corrections_are_added(bills: Bills)
     assert sum(charge["instance_hours"] for charge in charges) == pytest.approx(23 / 6 + 1)
 
 
-def test_unknown_columns_and_fields_that_come_late_are_read(bills: Bills) -> None:
-    """Beyond the rows that a reader looks at to learn the columns."""
+def test_unknown_columns_and_late_fields_are_read(bills: Bills) -> None:
+    """The fields first appear after the rows from which a reader infers the columns."""
     rows = [
         row(hour=3, export_time=f"2026-03-07T00:{number // 60:02}:{number % 60:02}Z")
         for number in range(1102)
@@ -307,7 +307,7 @@ def test_unknown_columns_and_fields_that_come_late_are_read(bills: Bills) -> Non
     assert len(charges) == 1102 and charges[-1]["effective_cost"] == Decimal("0.3")
 
 
-def test_an_export_without_machines_says_so(bills: Bills) -> None:
+def test_export_without_machines_is_reported(bills: Bills) -> None:
     standard = row()
     del standard["resource"]
     run = bills.load(bills.write("standard.json", json.dumps(standard)), provider="gcp")
@@ -315,7 +315,7 @@ def test_an_export_without_machines_says_so(bills: Bills) -> None:
     assert bills.charges()[0]["kind"] == "other"
 
 
-def test_nested_values_that_are_none_are_refused_in_words(bills: Bills) -> None:
+def test_malformed_nested_values_are_refused_with_a_message(bills: Bills) -> None:
     for changed in ({"credits": "{half"}, {"labels": "none"}):
         assert (
             "000.csv cannot be read" in bills.refusals({"file": json.dumps(row() | changed)}, "gcp")["file"]

@@ -1,4 +1,4 @@
-"""Loading: what counts, what replaces what, and what is refused. Nothing is doubled, nothing is lost."""
+"""Loading bills: versions, replacements and refusals, without doubled or lost charges."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.unit.bills import (
     usage,
 )
 
-#: Line items by the word that a line begins with; those without resource ids are told apart by their tags and amounts alone.
-# in "one" and "two", of one hour, the bill's company is a column that nobody reads
+#: Line items by the first word of a line; without resource ids, they differ only in tags and amounts. In
+#: "one" and "two", of one hour, the legal entity is a column that is not read.
 KINDS = ITEMS | columns("""
     line    identity/LineItemId=id{n}
     nlp     identity/LineItemId=nlp{n} id= cost=30 resourceTags/user:team=nlp
@@ -44,7 +44,10 @@ KINDS = ITEMS | columns("""
 
 
 def rows_of(*lines: str) -> list[Row]:
-    """CUR rows: a line has a word of KINDS, hours such as 0-5, and what is changed; a number n is that of the hour."""
+    """CUR rows from lines of a word of KINDS, hours such as 0-5, and changed columns.
+
+    {n} is the number of the hour.
+    """
     rows = []
     for line in lines:
         kind, hours, *changed = line.split(maxsplit=2)
@@ -66,7 +69,10 @@ def of_month(rows: list[Row], month: str) -> list[Row]:
 
 
 def files_of(table: str) -> list[list[Row]]:
-    """The rows of each file of a table, whose lines, parted by "; ", begin with the file's number."""
+    """The rows of each file of a table.
+
+    Lines are separated by "; " and begin with the file's number.
+    """
     files: dict[str, list[Row]] = {}
     for line in table.split(";"):
         number, rest = line.split(maxsplit=1)
@@ -78,7 +84,7 @@ def files_of(table: str) -> list[list[Row]]:
 
 ROWS = rows_of("machine 0-5")
 FINAL = rows_of("machine 0-5 InvoiceId=INV1")
-#: What is loaded first and second: whether that stands, how many charges there are then, and what they cost.
+#: Files loaded first and second: the verdict, the number of charges afterwards, and their cost.
 SECOND = text_rows("""
 a final month | 1 machine 0-3; 2 machine 0-5 InvoiceId=INV1 | replace 6 196.62
 not final after final | 1 machine 0-5 InvoiceId=INV1; 2 machine 0-3 | not_final 6 196.62
@@ -100,9 +106,9 @@ retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | replace
 withdrawn | 1 line 0-2; 1 credit 1; 2 line 0-3 | replace 4 131.08
 withdrawn, no later | 1 line 0-2; 1 credit 1; 2 line 0-2; 2 line 2 identity/LineItemId=more id=i-2 | replace 4 131.08
 less than half is shared | 1 line 0-4; 2 line 0; 2 planned 1-5; 2 negated 1-5 | overlap 5 163.85
-the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | beside 21 688.17
+only columns that are read count | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | beside 21 688.17
 one month of two | 1 machine 0-3; 1 april machine 0-5; 2 machine 0-5 | replace 12 393.24""")
-#: Files that are loaded together: how many charges there are of them.
+#: Files loaded together, and the number of their charges.
 TOGETHER = text_rows("""
 the final one | 1 machine 0-5; 2 machine 0-5 InvoiceId=INV1 | 6
 growing day by day | 1 machine 0; 2 machine 0-1; 3 machine 0-2; 4 machine 0-3; 5 machine 0-4; 6 machine 0-5 | 6
@@ -112,15 +118,15 @@ parts that share rows | 1 line 0-11; 1 line 0-4 identity/LineItemId=b{n} id=i-2;
     2 line 0-5 identity/LineItemId=c{n} id=i-3; 3 line 5-11 identity/LineItemId=c{n} id=i-3 | 36
 parts without resource ids | 1 nlp 0-5; 2 vision 0-5; 2 nlp 0 | 12
 retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | 6
-the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
+only columns that are read count | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
 REPEATS = "1 row repeats a charge already in the store with {}, equal in every column"
-LEFT_OUT = "left out; the bill in the store stays: each holds some of the other's charges"
-#: Which of SECOND's bills are loaded with charges that the store has.
-REPEATED = ("parts that share rows", "parts without resource ids", "the columns that are read decide")
+LEFT_OUT = "left out; the bill in the store stays: each bill has some of the other's charges"
+#: The cases of SECOND with charges that are already in the store.
+REPEATED = ("parts that share rows", "parts without resource ids", "only columns that are read count")
 
 
-def test_what_becomes_of_a_bill_that_is_loaded_after_another(bills: Bills) -> None:
-    """Nothing is doubled, nothing is lost: each case is an account's."""
+def test_bill_loaded_after_another_has_its_verdict(bills: Bills) -> None:
+    """No charge is doubled or lost; each case has its own account."""
     files = [files_of(table) for _, table, _ in SECOND]
     for step in (0, 1):
         rows: list[Row] = []
@@ -141,7 +147,7 @@ def test_what_becomes_of_a_bill_that_is_loaded_after_another(bills: Bills) -> No
         messages = [error.message for error in run.errors if account in error.message]
         assert len(messages) == (not result.loaded) or result.verdict == "overlap", name
         assert result.verdict != "overlap" or LEFT_OUT in messages[0], name
-    # The whole takes the place of parts, and an older file that of a final one if it is forced.
+    # The whole replaces parts, and an older file replaces a final one if forced.
     names = [name for name, *_ in SECOND]
     for name, rows, is_forced in (("parts", FINAL, False), ("not final after final", ROWS[:4], True)):
         number = names.index(name)
@@ -152,7 +158,7 @@ def test_what_becomes_of_a_bill_that_is_loaded_after_another(bills: Bills) -> No
         assert [row[2] for row in bills.sums() if row[0] == f"aws/{account}"] == [len(rows)]
 
 
-def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None:
+def test_files_in_one_directory_count_each_charge_once(bills: Bills) -> None:
     for number, (_, table, _) in enumerate(TOGETHER):
         for place, rows in enumerate(files_of(table)):
             bills.write(f"d/{number}-{place}.csv", csv_text(own_rows(rows, number)))
@@ -174,9 +180,7 @@ def test_of_files_in_one_directory_each_charge_counts_once(bills: Bills) -> None
     ],
     ids=["overlap", "a month of two"],
 )
-def test_files_of_one_bill_that_nothing_tells_apart_are_refused(
-    bills: Bills, files: list[list[Row]], message: str
-) -> None:
+def test_ambiguous_files_of_one_bill_are_refused(bills: Bills, files: list[list[Row]], message: str) -> None:
     for number, rows in enumerate(files):
         bills.write(f"d/{number}.csv", csv_text(rows))
     (error,) = bills.load(bills.directory / "d").errors
@@ -196,8 +200,8 @@ def in_parquet(rows: list[Row]) -> bytes:
     return parquet(snake(rows), line_item_unblended_cost=[costs])
 
 
-def test_content_tells_what_a_file_is_not_its_name(bills: Bills) -> None:
-    """A file of each kind, each the bill of an account."""
+def test_file_kind_comes_from_content_not_name(bills: Bills) -> None:
+    """A file of each kind, each a bill of its own account."""
     rows = [own_rows(ROWS, number) for number in range(7)]
     texts = list(map(csv_text, rows))
     contents: list[str | bytes] = [
@@ -212,7 +216,7 @@ def test_content_tells_what_a_file_is_not_its_name(bills: Bills) -> None:
 
 TEXT = csv_text(ROWS)
 LINE = TEXT.splitlines()[3]
-#: Contents of files, and what they are refused with.
+#: Broken files, and their errors.
 BROKEN: list[tuple[str | bytes, str]] = [
     (gzip.compress(csv_text(ROWS * 500).encode())[:-400], "is truncated"),
     (packed(TEXT)[:-40], "is truncated"),
@@ -231,7 +235,7 @@ BROKEN: list[tuple[str | bytes, str]] = [
 ]
 
 
-def test_what_cannot_be_read_is_refused_in_words(bills: Bills) -> None:
+def test_unreadable_file_is_refused_with_a_message(bills: Bills) -> None:
     refusals = bills.refusals({str(number): content for number, (content, _) in enumerate(BROKEN)})
     for number, (content, message) in enumerate(BROKEN):
         assert message in refusals[str(number)], content[:80]
@@ -255,7 +259,7 @@ def test_packed_file_that_unpacks_without_end_is_refused(
     assert sum(file.path.stat().st_size for file in opened) == len(text)
 
 
-def test_one_broken_file_keeps_the_batch_out_and_one_of_no_bill_is_named_and_left_out(bills: Bills) -> None:
+def test_broken_file_stops_the_batch_and_file_without_a_bill_is_left_out(bills: Bills) -> None:
     bills.write("d/good.csv", TEXT)
     bills.write("d/ragged.csv", csv_text(own_rows(ROWS, 1)) + "1,2\n")
     run = bills.load(bills.directory / "d")
@@ -268,7 +272,7 @@ def test_one_broken_file_keeps_the_batch_out_and_one_of_no_bill_is_named_and_lef
 
 
 @pytest.mark.slow
-def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills) -> None:
+def test_files_skipped_by_name_are_reported(bills: Bills) -> None:
     folder = bills.directory / "d"
     for name in ("export_00001", "cur.csv.bak"):
         bills.write(f"d/{name}", TEXT)
@@ -283,7 +287,7 @@ def test_files_of_a_directory_that_are_passed_over_by_name_are_told(bills: Bills
 
 
 def report(bills: Bills, live: str | None = None, **assemblies: list[Row]) -> Path:
-    """A legacy report: a directory for each delivery, and the period's manifest that names the live one."""
+    """A legacy report: a directory for each delivery; the period's manifest names the current one."""
     folder = "exports/gpu/20260301-20260401"
     for assembly, rows in assemblies.items():
         keys = [f"{folder}/{assembly}/gpu-{part}.csv.gz" for part in (1, 2)]
@@ -297,12 +301,12 @@ def report(bills: Bills, live: str | None = None, **assemblies: list[Row]) -> Pa
     return bills.directory / "bucket"
 
 
-def test_the_manifest_of_the_period_decides_which_files_count(bills: Bills) -> None:
+def test_files_of_the_periods_manifest_count(bills: Bills) -> None:
     bucket = report(bills, old=ROWS[:4], new=ROWS)
     assert "deliveries of the same export and period" in bills.load(bucket).errors[0].message
     assert not bills.load(report(bills, "new", new=ROWS)).errors
     assert [row[:3] for row in bills.sums()] == [("s3://billing/exports/gpu", "2026-03", 6)]
-    # half a period is refused, and what was there stays
+    # half a period is refused, and the stored charges stay
     period = report(bills, "half", half=FINAL) / "exports/gpu/20260301-20260401"
     (period / "half/gpu-2.csv.gz").unlink()
     assert "gpu-2.csv.gz is missing" in bills.load(bucket).errors[0].message
@@ -317,8 +321,8 @@ def test_the_manifest_of_the_period_decides_which_files_count(bills: Bills) -> N
     assert not again.results and "unchanged" in [finding.code for finding in again.findings]
 
 
-def test_in_a_directory_of_several_providers_each_command_loads_its_own_alone(bills: Bills) -> None:
-    """What is wrong with another provider's export is no concern of a command."""
+def test_each_command_loads_its_provider_from_a_shared_directory(bills: Bills) -> None:
+    """Errors in another provider's export do not affect a command."""
     bucket = report(bills, "new", new=ROWS)
     alone = bills.load(bucket, provider="gcp")
     assert "no file was loaded" in alone.errors[0].message
@@ -354,9 +358,7 @@ def test_data_exports_name_their_files_in_the_manifest(bills: Bills) -> None:
     assert sum(row[2] for row in bills.sums()) == 6
 
 
-def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_another_format(
-    bills: Bills,
-) -> None:
+def test_file_loads_by_its_own_command_and_replaces_its_bill_in_another_format(bills: Bills) -> None:
     cur = bills.write("cur.csv", csv_text([usage(10)]))
     assert bills.load(cur, provider=None).errors[0].fix == "load it with gpucost collect aws"
     bills.load(cur)
@@ -368,7 +370,7 @@ def test_a_file_is_for_its_command_and_replaces_the_bill_that_it_tells_in_anothe
 
 
 @pytest.mark.slow
-def test_progress_is_told_in_bytes_and_nothing_of_the_reading_stays_in_the_store(bills: Bills) -> None:
+def test_progress_counts_bytes_and_no_temporary_tables_remain(bills: Bills) -> None:
     path = bills.write("cur.csv", csv_text(rows_of(*(f"line 0-23 id=i-{n}" for n in range(80)))))
     seen: list[BillProgress] = []
     collect_bills(bills.store, [LocalTree(path)], "aws", progress=seen.append)

@@ -46,15 +46,15 @@ COLUMNS = words("""
 
 
 def item(text: str) -> Row:
-    """A row: its format, hour and quantity, and what is changed in it."""
+    """A row: its format, hour and quantity, and its changed columns."""
     kind, hour, quantity, *changed = text.strip().split(maxsplit=3)
     cells = {COLUMNS.get(name, name): value for name, value in words(" ".join(changed)).items()}
     return (classic if kind == "classic" else focus)(int(hour), quantity, **cells)
 
 
-#: Rows of an account, and what their charges are.
+#: Rows of an account, and the expected charges.
 CASES = titled("""
-= a machine costs what its GPU hours do
+= a machine costs the same as its GPU hours
 classic 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency=USD
 classic 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
 classic 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp"}'
@@ -62,14 +62,14 @@ classic 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp
 focus 1 8 | kind=instance hours=1 effective=80 billed=80 provider=oci region=us-ashburn-1 billing_currency=EUR
 focus 2 8 | billing_period=2026-03 resource_id=ocid1.instance.oc1.iad.aNuwc machine=ocid1.instance.oc1.iad.anuwc
 focus 3 4 | kind=instance hours=0.5 effective=40 billed=40 tags='{"team": "nlp"}'
-= cores give the hours of a machine without GPUs, memory and licenses do not
+= hours of a machine without GPUs come from cores, not from memory and licenses
 classic 1 4 unit="OCPU Per Hour" sku="Compute - Standard - E4 - OCPU" ref=r4 product=B4             | kind=instance hours=1
 classic 1 64 unit="Gigabyte Per Hour" sku="Compute - Standard - E4 - Memory" ref=r64 product=B64    | kind=instance hours=-
 classic 1 5 unit="OCPU Per Hour" sku="Compute - Windows OS" ref=r5 product=B5                       | kind=instance hours=-
-= corrections are charges of their own
+= corrections are separate charges
 classic 1 8 | charge_class=- billed=80 hours=1
 classic 1 -8 lineItem/isCorrection=true lineItem/backreferenceNo=V2.1 ref=V2.9 | charge_class=Correction billed=-80 hours=-1
-= what is no machine
+= charges without a machine
 classic 1 8 service=BLOCK_STORAGE id=ocid1.volume.oc1.iad.v sku="Block Volume"    | kind=storage machine=-
 classic 2 8 service=NETWORK id=ocid1.vcn.oc1.iad.v sku="Outbound Data Transfer"   | kind=network machine=-""")
 
@@ -79,25 +79,28 @@ Loaded = dict[str, list[Charge]]
 
 @pytest.fixture(scope="module")
 def loaded(module_path: Path) -> Loaded:
-    """The charges of each case, whose rows are of an account of its own. Each row is there twice, and counts once."""
+    """The charges of each case, in its own account.
+
+    Each row is in the file twice and counts once.
+    """
     files = {}
     for number, (name, table) in enumerate(CASES.items()):
         text = csv_text(scene(table, item)[0] * 2)
         files[name] = text.replace("4711", f"47{number}").replace(MACHINE, f"{MACHINE}-{number}")
     _, charges = Bills(module_path).cases(files, provider=None)
-    for number, told in enumerate(charges.values()):
-        for charge in told:
+    for number, own_charges in enumerate(charges.values()):
+        for charge in own_charges:
             for column in ("resource_id", "instance_key"):
                 charge[column] = charge[column] and charge[column].removesuffix(f"-{number}")
     return charges
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_rows_cost_and_are(loaded: Loaded, name: str) -> None:
+def test_rows_have_their_cost_and_kind(loaded: Loaded, name: str) -> None:
     check_scene(loaded[name], scene(CASES[name], str)[1])
 
 
-def test_other_commands_name_the_one_that_takes_it(bills: Bills) -> None:
+def test_other_commands_name_the_right_one(bills: Bills) -> None:
     (error,) = bills.load(bills.write("oci.csv", csv_text([classic(1)])), provider="aws").errors
     assert error.message.endswith("oci.csv is an OCI cost report")
     assert error.fix == "load it with gpucost collect focus"

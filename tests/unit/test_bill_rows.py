@@ -1,4 +1,4 @@
-"""Rows of billing exports: each charge once, in the currency that it names, with what its export tells of it."""
+"""Rows of billing exports: each charge once, in its currency, with all details of its export."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ def repeated(run: BillRun) -> list[str]:
     return [finding.message for finding in run.findings if finding.code == "repeated_rows"]
 
 
-#: Rows of a file, and how many charges they are.
+#: Rows of a file, and the number of charges.
 ROWS = text_rows("""
 twice | line 0-5; line 1-2; line 1 | 6
 another interval | line 0; line 1 identity/LineItemId=id0 | 2
 a correction | line 0; line 0 cost=-2 | 2
-a column that nobody reads | line 0; line 0 lineItem/BlendedCost=2 | 2
+a column that is not read | line 0; line 0 lineItem/BlendedCost=2 | 2
 another id | line 0; line 0 identity/LineItemId=other | 2
 without ids | line 0 identity/LineItemId=; line 0 identity/LineItemId=; machine 1; machine 1 | 4
-in a column that nobody reads \
+in a column that is not read \
 | one 0-10; one 0 lineItem/LegalEntity="AWS EMEA"; one 0; one 0 lineItem/LegalEntity="AWS EMEA"; one 1 | 12""")
 
 
-def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in_any_column_is_another(
-    bills: Bills,
-) -> None:
+def test_identical_rows_are_one_charge_and_rows_that_differ_in_a_column_are_two(bills: Bills) -> None:
     rows: list[dict[str, str]] = []
     for number, (_, lines, _) in enumerate(ROWS):
         rows += own_rows(rows_of(*lines.split(";")), number)
@@ -49,7 +47,7 @@ def test_a_row_that_stands_in_a_file_twice_is_one_charge_and_one_that_differs_in
     own = own_text("111122223333", 0)
     ids = {charge["line_item_id"] for charge in bills.charges() if charge["billing_account_id"] == own}
     assert ids == {f"id{hour}" for hour in range(6)}
-    # Another file that tells both again has them in common with it.
+    # Another file with the same two charges has both in common with it.
     number = len(ROWS) - 1
     again = rows_of("two 0-9", "one 0", 'one 0 lineItem/LegalEntity="AWS EMEA"')
     run = bills.load(bills.write("d/b.csv", csv_text(own_rows(again, number))))
@@ -76,9 +74,7 @@ def test_row_without_a_currency_is_refused_or_has_the_configured_one(bills: Bill
         BillSettings(currency="euro")
 
 
-def test_a_file_without_charges_fails_where_it_is_named_and_is_listed_where_its_directory_is(
-    bills: Bills,
-) -> None:
+def test_file_without_charges_fails_if_named_and_is_listed_in_a_directory(bills: Bills) -> None:
     empty = bills.write("d/empty.csv", csv_text(LINES).splitlines()[0] + "\n")
     run = bills.load(empty, bills.write("d/good.csv", csv_text(LINES)))
     assert [error.message for error in run.errors] == [f"{empty} has a header, but no charges"]
@@ -88,15 +84,15 @@ def test_a_file_without_charges_fails_where_it_is_named_and_is_listed_where_its_
     assert not run.errors and f"{empty} has a header, but no charges; not loaded" in messages
 
 
-def test_a_named_file_that_another_one_supersedes_fails(bills: Bills) -> None:
+def test_named_file_superseded_by_another_fails(bills: Bills) -> None:
     final = bills.write("final.csv", csv_text(rows_of("line 0-5 InvoiceId=1")))
     early = bills.write("early.csv", csv_text(LINES[:4]))
     (error,) = bills.load(early, final).errors
     assert error.message == f"{early} does not count: {final} is a newer version of the same bill"
 
 
-def test_machines_are_named_as_their_export_does(bills: Bills) -> None:
-    """By ids as Azure cases them, and by the name of an instance of Google's whose id is a number."""
+def test_machines_have_the_names_of_their_export(bills: Bills) -> None:
+    """Ids in Azure's case, and the name of a Google instance whose id is a number."""
     vm = f"{azure.SUB}/resourceGroups/Rg-ML/providers/Microsoft.Compute/virtualMachines/GPU-Node-1"
     azure.load(bills, [azure.row(ResourceId=vm, AdditionalInfo=""), azure.row()])
     names = bills.store.query("SELECT machine_name(instance_key, resource_id) FROM charges ORDER BY 1")[1]
@@ -105,7 +101,7 @@ def test_machines_are_named_as_their_export_does(bills: Bills) -> None:
     assert bills.store.query(others)[1] == [("i-1", "p/z/name")]
 
 
-def test_rows_of_an_older_store_stay_when_they_are_parted() -> None:
+def test_rows_of_an_older_store_stay_after_the_split_into_tables() -> None:
     rows = (
         "INSERT INTO bill_rows BY NAME SELECT bill AS bill_id, place AS charge_key, place::DECIMAL(38, 12) AS billed_cost,"
         " place / 3 AS effective_cost, 'Usage' AS charge_category, 'USD' AS billing_currency, MAP {'team': name} AS tags,"

@@ -1,4 +1,4 @@
-"""What pricing from bills makes of many rows on the way grows with them, not with their square."""
+"""Intermediate rows of pricing from bills grow linearly with the input, not with its square."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ def put(con: DuckDBPyConnection, rows: str) -> int:
 
 
 def largest(con: DuckDBPyConnection, directory: Path, stage: str, params: dict[str, Any]) -> int:
-    """Rows that the largest step of a stage's statements makes."""
+    """Rows of the largest step in a stage's statements."""
     plan = directory / "plan.json"
-    # few rows would be matched in a loop
+    # with few rows, DuckDB would match in a loop
     con.execute("SET asof_loop_join_threshold = 0")
     con.execute(f"SET enable_profiling = 'json'; SET profiling_output = '{plan}'")
 
     def most(step: dict[str, Any]) -> int:
         children = step.get("children", [])
         rows = int(step["intermediate_rows"])
-        # what no equality decides is tried on each pair
+        # a condition without equality is tried on each pair
         if " OR " in str(step["extra_info"].get("Conditions")):
             rows = prod(int(child["intermediate_rows"]) for child in children)
         return max([rows, *(most(child) for child in children)])
@@ -76,7 +76,7 @@ def largest(con: DuckDBPyConnection, directory: Path, stage: str, params: dict[s
     ):
         plan.unlink(missing_ok=True)
         con.execute(statement, {name: params[name] for name in statement.named_parameters})
-        # of a view there is none
+        # a view has no plan
         sizes += [most(step) for step in json.loads(plan.read_text())["operator"]] if plan.exists() else []
     return max(sizes)
 

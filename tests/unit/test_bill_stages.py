@@ -1,4 +1,4 @@
-"""What reading bills of each format writes, and what pricing nodes from one does, as sums."""
+"""Sums of the rows written by reading bills in each format, and by pricing nodes from one bill."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
 
 @pytest.mark.ci
-def test_bills_of_each_format_are_read_as_they_were(tmp_path: Path) -> None:
+def test_bills_of_each_format_give_the_recorded_rows(tmp_path: Path) -> None:
     found = {}
     for name, (kind, file, provider, writer) in FORMATS.items():
-        told = list(charges(machines(kind), rate, booting=450))
-        (tmp_path / file).write_text(writer(by_day(told) if name == "azure" else told))
+        billed_charges = list(charges(machines(kind), rate, booting=450))
+        (tmp_path / file).write_text(writer(by_day(billed_charges) if name == "azure" else billed_charges))
         store = Store(tmp_path / f"{name}.duckdb")
         assert not collect_bills(store, [LocalTree(tmp_path / file)], provider).errors
         with store.read() as con:
@@ -31,14 +31,14 @@ def test_bills_of_each_format_are_read_as_they_were(tmp_path: Path) -> None:
     check(listed(found), STAGES / "bill-formats.txt")
 
 
-def test_stages_price_a_billed_fleet_as_they_did(billed_fleet: Billed) -> None:
+def test_stages_price_a_billed_fleet_with_the_recorded_rows(billed_fleet: Billed) -> None:
     check(listed(billed_fleet.stages), STAGES / "billed.txt")
 
 
 @pytest.mark.parametrize(
     "known", formats.all_formats(), ids=lambda known: f"{known.name}-{known.required.split()[-1]}"
 )
-def test_columns_that_sql_reads_as_times_and_numbers_are_declared(known: formats.Format) -> None:
+def test_columns_parsed_as_times_and_numbers_are_declared(known: formats.Format) -> None:
     text = "".join(map(formats.sql_text, known.sql.split()))
     number = r"(?:bill_decimal|TRY_CAST)\((?:raw\.)?(\w+)(?: AS (?:DECIMAL|DOUBLE)[^:]*?)?\)"
     time = r"(?:bill_moment|azure_day)\((?:raw\.)?\"?(\w+)\"?\)"

@@ -1,4 +1,4 @@
-"""How dates, numbers and names of bills are read: the file settles what can be read in two ways, or is refused."""
+"""Dates, numbers and names on bills: the file settles ambiguous texts, or is refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ from tests.unit.bills import (
 
 
 def aws(text: str) -> dict[str, str]:
-    """A CUR row of an hour: `day` is that of its eleventh hour; `since` and `until` are its billing period."""
+    """A CUR row of an hour: `day` is its day, at the eleventh hour.
+
+    `since` and `until` are its billing period.
+    """
     row = item(f"machine {text}")
     since, until = row.pop("since", ""), row.pop("until", "")
     if "day" in row:
@@ -50,7 +53,7 @@ def aws(text: str) -> dict[str, str]:
     return row | {"bill/BillingPeriodEndDate": until}
 
 
-#: Rows by the word that a line of a table begins with.
+#: Rows by the first word of a table line.
 PROVIDERS: dict[str, Any] = {
     "aws": aws,
     "azure": lambda text: azure.item(f"machine {text}"),
@@ -67,7 +70,7 @@ def row_of(line: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """A file, what its charges say, how many they are, and what is said of it."""
+    """A file, the expected charges, their number, and the expected message."""
 
     provider: str
     content: str | bytes
@@ -77,20 +80,23 @@ class Case:
 
 
 def case(table: str, count: int = 0, message: str = "") -> Case:
-    """A case from a table of rows and what their charges say; some may be of no charge, where a count is given."""
+    """A case from a table of rows and charges.
+
+    With a `count`, some rows may be left out.
+    """
     rows, _ = scene(table, row_of)
     provider = table.split(maxsplit=1)[0].replace("oci", "focus")
     charges = [right for _, right in halves(table)]
     return Case(provider, text_of(rows), charges, count or len(rows), message)
 
 
-#: Dates as files write them, and the billing periods and starts of charges that they mean.
+#: Dates as files write them, and their billing periods and starts of charges.
 DATES = titled("""
-= month first, the period settles it
+= month first, settled by the period
 aws day=3/5/26 since="3/1/26 0:00" until="4/1/26 0:00" | period=2026-03 start=2026-03-05T10:00:00
-= day first, the period settles it
+= day first, settled by the period
 aws day=5/3/26 since="1/3/26 0:00" until="1/4/26 0:00" | period=2026-03 start=2026-03-05T10:00:00
-= the first day, the period's length settles it
+= the first day, settled by the period's length
 aws day=3/1/26 since="3/1/26 0:00" until="4/1/26 0:00" | period=2026-03 start=2026-03-01T10:00:00
 = a period's start is enough
 aws day=5/3/26 since="1/3/26 0:00" | period=2026-03 start=2026-03-05T10:00:00
@@ -132,11 +138,11 @@ azure Date=20260305 BillingPeriodStartDate=20260301 BillingPeriodEndDate=2026033
 oci classic 1 8 lineItem/intervalUsageStart="5/3/26 1:00" lineItem/intervalUsageEnd="5/3/26 2:00" | start=2026-03-05T01:00:00
 oci classic 1 8 lineItem/intervalUsageStart="6/3/26 1:00" lineItem/intervalUsageEnd='6/3/26 2:00'
     | start=2026-03-06T01:00:00""")
-#: Costs as files write them, and what they mean.
+#: Costs as files write them, and their values.
 NUMBERS = titled("""
-= a point beside commas
+= a point and commas
 aws cost=1,234 pricing/publicOnDemandCost=1,234.50 | billed=1234 list_cost=1234.5 hours=1
-= a comma beside points
+= a comma and points
 aws cost=1.234 pricing/publicOnDemandCost=1.234,50 | billed=1234 list_cost=1234.5 hours=1
 = another row's point
 aws hour=1 cost=1,234 | billed=1234 list_cost=- hours=1
@@ -151,15 +157,15 @@ aws cost="1 234,50" | billed=1234.5 hours=1
 = below 0
 aws hour=1 cost=-1,234.5 | billed=-1234.5 hours=1
 aws hour=2 cost=2,000    | billed=2000 hours=1
-= as SQL writes them
+= in SQL notation
 aws hour=1 cost=1.234 | billed=1.234 hours=1
 aws hour=2 cost=1E-05 | billed=0.00001 hours=1""")
 
 LEFT_OUT = "left out, because it costs nothing and its end is before its start or cannot be read"
 OF_ONE = "rows without a billing account ({}) count for {}, the only one in it"
-#: Rows of a file, how many are charges, and what is said of the others.
+#: Rows of a file, the number of charges, and the message about the other rows.
 ODD = {
-    "a credit of nothing that ends before it begins": case("""
+    "a credit of 0 that ends before its start": case("""
 aws hour=10
 aws item=Credit cost=0 UsageEndDate=2026-03-05T09:00:00Z""", 1, f"row 2: {LEFT_OUT}"),
     "three without an end": case("""
@@ -167,24 +173,24 @@ aws item=Credit cost=0 UsageEndDate=
 aws hour=10
 aws item=Credit cost=0 UsageEndDate=x
 aws item=Credit cost=0 UsageEndDate=x""", 1, f"row 1 and 2 more: {LEFT_OUT}"),
-    "FOCUS that ends in another age": case("""
+    "FOCUS with an end in another century": case("""
 focus BilledCost=4
 focus BilledCost=0 EffectiveCost=0 ChargePeriodEnd=9999-12-31""", 1, f"row 2: {LEFT_OUT}"),
-    "nothing that ends as it begins": case("""
+    "a credit of 0 that ends at its start": case("""
 aws hour=10
 aws item=Credit cost=0 UsageEndDate=2026-03-05T10:00:00Z"""),
-    "a row of no account": case("""
+    "a row without an account": case("""
 aws hour=10
 aws hour=11
 aws hour=12 PayerAccountId=""", 3, OF_ONE.format(1, "111122223333")),
-    "an account of blanks": case("""
+    "an account name of blanks": case("""
 focus BilledCost=4
 focus BillingAccountId=" "
 focus BillingAccountId=' '""", 3, OF_ONE.format(2, "acct-1")),
     "Azure's marketplace": case("""
 azure MeterId=m-1
 azure BillingAccountId= MeterId=m-9""", 2, OF_ONE.format(1, "4711")),
-    "no account at all": case("aws PayerAccountId="),
+    "without any account": case("aws PayerAccountId="),
 }  # fmt: skip
 
 HEAD, FIRST, SECOND, THIRD, LAST = csv_text([usage(hour) for hour in range(10, 14)]).splitlines(keepends=True)
@@ -192,7 +198,7 @@ START = f"{HEAD}{FIRST}{SECOND}"
 MARK, CUT = "\ufeff", "two bytes of it at the end of a chunk"
 IN_MACHINE = THIRD.replace("i-0123", f"{MARK}i-0123")
 PAYER = "111122223333"
-#: Four rows with marks that are not seen.
+#: Four rows with invisible marks.
 MARKED = {
     "a second mark before a row": f"{MARK}{HEAD}{MARK}{FIRST}{SECOND}{THIRD}{LAST}",
     "in mid-file": f"{START}{MARK}{THIRD}{LAST}",
@@ -201,7 +207,7 @@ MARKED = {
     "before a quote": f'{START}{MARK}"' + THIRD.replace(",", '",', 1) + LAST,
     "two at the beginning": f"{MARK}{MARK}{START}{THIRD}{LAST}",
     CUT: f"{START}{IN_MACHINE}{LAST}",
-    "blanks that are not seen": START
+    "blanks that are invisible": START
     + THIRD.replace(PAYER, f"\u200b{PAYER} ")
     + LAST.replace(PAYER, f"{PAYER}\xa0"),
 }
@@ -218,7 +224,7 @@ QUOTED = 'a "quoted"\r\nbreak, and\nanother'
 
 
 def mixed_lines(first: str, other: str) -> str:
-    """A CSV whose lines end in two ways, and a quoted field that has both."""
+    """A CSV with two kinds of line ends, and a quoted field that contains both."""
     in_csv = QUOTED.replace('"', '""')
     text = csv_text([usage(hour, LineItemDescription=QUOTED if hour == 2 else "plain") for hour in range(6)])
     head, _, rest = text.partition("\n")
@@ -259,7 +265,7 @@ def of_aws(content: Rows | str | bytes, *charges: str) -> Case:
     )
 
 
-#: Files of the same text in other types and columns, and what their charges are.
+#: Files of the same text in other types and columns, and the expected charges.
 OTHERS = {
     **{
         f"days as {kind}": Case("azure", typed_days(number, kind), ["period=2026-03 start=2026-03-05T00:00:00"], 1)
@@ -273,10 +279,10 @@ OTHERS = {
         parquet([row | TYPED for row in own_rows(LOCAL, 903)]), *["period=2026-03 billed=1.234"] * 2
     ),
     "tags of CUR 2 as text": of_aws([HOURLY[0] | {"tags": TAGS}], MEANT),
-    "tags of CUR 2 beside empty columns": of_aws(
+    "tags of CUR 2 next to empty columns": of_aws(
         [HOURLY[0] | {"tags": TAGS, "resource_tags": "{}", "cost_category": "{}"}], MEANT
     ),
-    "tags in columns of before": of_aws(
+    "tags in columns of earlier versions": of_aws(
         [HOURLY[0] | {"resource_tags": '{"user_team": "nlp"}', "cost_category": '{"Org": "research", "Env": ""}'}],
         """tags='{"team": "nlp"}' cost_categories='{"Org": "research"}'""",
     ),
@@ -297,7 +303,7 @@ aws costCategory/Department=Research costCategory/Env= | cost_categories='{"Depa
         *["resource_id=- sku_description=-"] * 4,
     ),
     **{
-        f"lines that end in two ways, the first in {first!r}": of_aws(
+        f"lines with two kinds of ends, the first {first!r}": of_aws(
             mixed_lines(first, other), *["charge_description=plain billed=32.77"] * 2,
             f"charge_description='{QUOTED}'", *["charge_description=plain billed=32.77"] * 3,
         )
@@ -305,11 +311,11 @@ aws costCategory/Department=Research costCategory/Env= | cost_categories='{"Depa
     },
     "machines of Azure in FOCUS": case(IN_FOCUS),
 }  # fmt: skip
-TOLD = "billing_account_id=111122223333 billed=32.77 machine=i-0123456789abcdef0 period=2026-03"
+EXPECTED = "billing_account_id=111122223333 billed=32.77 machine=i-0123456789abcdef0 period=2026-03"
 CASES = {name: case(table) for name, table in (DATES | NUMBERS).items()} | ODD | OTHERS
 CASES |= {
     name: Case(
-        "aws", text, [TOLD] * 4, 4,
+        "aws", text, [EXPECTED] * 4, 4,
         "" if name.startswith("blanks") else "byte order marks inside the text were removed",
     )
     for name, text in MARKED.items()
@@ -318,7 +324,7 @@ NUMBER = {name: number for number, name in enumerate(CASES)}
 
 
 def own(text: str, name: str) -> str:
-    """A case's text, whose accounts and machines are those of no other case."""
+    """A case's text, with accounts and machines that no other case has."""
     number = NUMBER[name]
     names = {"01AAAA-BBBBBB-CCCCCC": f"01AAAA-BBBBBB-{number:06}", "4711": f"4711{number:03}"}
     names |= {"000000000001": f"{number:012}", "acct-1": f"acct-{number}", "vm-1": f"vm-{number}"}
@@ -328,15 +334,15 @@ def own(text: str, name: str) -> str:
 
 
 class Read:
-    """The files of all tables in one store, each of its own account: charges and messages by the name of the case."""
+    """The files of all tables in one store, each with its own account: charges and messages by case."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, asked: Container[str]) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, wanted: Container[str]) -> None:
         bills, names = Bills(folder), list(CASES)
         self.charges: dict[str, list[Charge]] = {name: [] for name in names}
         self.messages: dict[str, list[str]] = {name: [] for name in names}
         files: dict[tuple[str, int], list[Path]] = {}  # a load of all runs out of memory
         for number, (name, one) in enumerate(CASES.items()):
-            if name in asked:
+            if name in wanted:
                 content = one.content if isinstance(one.content, bytes) else own(one.content, name).encode()
                 if name == CUT:
                     patch.setattr("gpucost.inputs.MIB", content.index(MARK.encode()) + 2)
@@ -353,13 +359,13 @@ class Read:
             self.charges[names[int(Path(charge["source_file"]).stem)]].append(charge)
 
     def check(self, name: str) -> None:
-        """Charges and messages of a case are what it says."""
+        """Check the charges and messages of a case."""
         one, charges = CASES[name], self.charges[name]
         assert len(charges) == one.count
         if any(one.charges):
             check_scene(charges, [words(own(line, name)) for line in one.charges])
         assert self.messages[name] == ([own(one.message, name)] if one.message else [])
-        if name in OTHERS:  # rows are counted in each file, whatever its columns
+        if name in OTHERS:  # each file counts its rows, in any columns
             assert [charge["source_row"] for charge in charges] == list(range(1, one.count + 1))
         if name in DATES:
             hours = 24 if one.provider == "azure" else 1
@@ -369,7 +375,7 @@ class Read:
 
 @pytest.fixture(scope="module")
 def read(request: pytest.FixtureRequest, module_path: Path) -> Read:
-    """The files of the cases that tests are collected for."""
+    """The files of the collected cases."""
     with pytest.MonkeyPatch.context() as patch:
         return Read(module_path, patch, asked_names(request) or CASES)
 

@@ -1,4 +1,7 @@
-"""Two exports of the same money: a charge counts once, whichever is loaded first; what only one of them bills adds up."""
+"""Two exports of the same money: a charge counts once, in either order.
+
+Money in only one export is added.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ DISK = azure.item("machine of=Storage meter=P30 id=SUB/disks/d1")
 
 
 def answer(*rows: dict[str, Any]) -> Rows:
-    """What the query API answers for these rows."""
+    """The answer of the query API for these rows."""
     names = words("""
         Cost=CostInBillingCurrency UsageQuantity=Quantity UsageDate=Date ResourceId=ResourceId SubscriptionId=SubscriptionId
         ResourceLocation=ResourceLocation MeterCategory=MeterCategory Meter=MeterName ChargeType=ChargeType
@@ -64,7 +67,7 @@ ROWS = {
 
 
 def rows_for(text: str) -> Rows:
-    """The rows of a file: names of FILES, of ROWS or of line items with what is changed in them, with "+" between them."""
+    """The rows of a file: names of FILES, of ROWS or of line items with changes, joined by "+"."""
     rows: Rows = []
     for part in text.strip().split(" + "):
         name, _, changed = part.partition(" ")
@@ -87,10 +90,10 @@ def rows_for(text: str) -> Rows:
     return rows
 
 
-#: What is loaded first, what second; what the second is refused with, if it is; and how much is billed then.
+#: Files loaded first and second; the error for the second, if any; and the billed cost afterwards.
 CASES = titled("""
 = aws
-# a CUR by the hour and by the day, and others
+# an hourly and a daily CUR, and others
 line 0-5    | daily 5  | 2026-03-05: 196.62 and 196.62 USD | 196.62
 daily 5     | line 0-3 | 2026-03-05: 131.08 and 196.62 USD | 196.62
 line 0-5    | line 0-5 identity/LineItemId=N{n} id= | 2026-03-05: 196.62 and 196.62 USD | 196.62
@@ -143,14 +146,17 @@ COMMANDS = {"focus": ("aws", None), "gcp": ("gcp", "gcp"), "azure": ("azure", "a
 
 
 def _text(rows: Rows, number: int) -> str:
-    """The rows as a file that shares nothing with those of other cases: CSV, or JSON lines of what is nested."""
+    """The rows as a file without shared identifiers: CSV, or JSON lines for nested rows."""
     accounts = r"(11111111-aaaa-bbbb-cccc-000000000|01AAAA-BBBBBB-|\b4)(001|CCCCCC|711)\b"
     text = re.sub(accounts, rf"\g<1>{number + 100}", text_of(rows).replace("ML-Proj", f"ml-{number}"))
     return own_text(text, number)
 
 
 def _load(bills: Bills, kind: str, step: int) -> list[str]:
-    """Loads each case's files, first or second, and answers the messages of what is refused. Rows of AWS are one file."""
+    """Load the first or second files of all cases; return the errors.
+
+    AWS rows are in one file.
+    """
     files = [rows_for(line.split(" | ")[step]) for line in CASES[kind].strip().splitlines()]
     together: Rows = []
     for number, rows in enumerate(files):
@@ -166,7 +172,7 @@ def _load(bills: Bills, kind: str, step: int) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_money_in_both_is_refused_and_the_rest_adds_up(bills: Bills, kind: str) -> None:
+def test_money_in_both_is_refused_and_the_rest_is_added(bills: Bills, kind: str) -> None:
     assert not _load(bills, kind, 0)
     messages = "; ".join(_load(bills, kind, 1)).split("; ")
     sums: dict[str, Decimal] = {}
@@ -198,8 +204,8 @@ def test_files_of_one_load_are_two_exports_or_parts_of_one(
     for number, rows in enumerate(files):
         bills.write(f"d/{number}.{'csv' if provider == 'aws' else 'json'}", _text(rows_for(rows), 0))
     run = bills.load(bills.directory / "d", provider=provider)
-    told = [error.message.partition("are billed twice, ")[2] for error in run.errors]
-    assert told == ([message] if message else []) and bills.store.exists == (not message)
+    doubled = [error.message.partition("are billed twice, ")[2] for error in run.errors]
+    assert doubled == ([message] if message else []) and bills.store.exists == (not message)
 
 
 def _warned(bills: Bills) -> list[tuple[object, ...]]:
@@ -212,7 +218,7 @@ def _warned(bills: Bills) -> list[tuple[object, ...]]:
 def test_store_with_two_views_of_a_month_reports_it_until_one_replaces_the_other(
     bills: Bills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As versions before left it; beside it a machine that one export bills for 48 hours of a day."""
+    """A store left by earlier versions, with a machine that one export bills for 48 hours of a day."""
     run = bills.load(bills.write("cost.csv", csv_text(rows_for("vm + vm MeterId=m-2"))), provider="azure")
     [finding] = run.findings
     assert not run.errors and finding.code == "billed_twice"
@@ -236,7 +242,7 @@ def test_store_with_two_views_of_a_month_reports_it_until_one_replaces_the_other
     assert bills.sums()[0][3] == pytest.approx(393.24)
 
 
-def test_file_whose_charges_are_named_otherwise_now_replaces_itself(bills: Bills) -> None:
+def test_file_with_new_charge_names_replaces_itself(bills: Bills) -> None:
     path = bills.write("cost.csv", csv_text([VM]))
     assert not bills.load(path, provider="azure").errors
     with bills.store.write() as con:

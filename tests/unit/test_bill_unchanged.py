@@ -1,4 +1,4 @@
-"""Files that are loaded already are known by their digests before they are read; what stands beside them is judged with them."""
+"""Digests identify loaded files before they are read; files next to them are compared with them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are digested from here on; files of any age may be known by their stamps."""
+    """The files that are digested from here on.
+
+    Files of any age may be known by their stamps.
+    """
     names: list[str] = []
     digest = opening.LocalTree.digest
 
@@ -51,20 +54,20 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.ci
-def test_file_as_it_was_is_neither_read_nor_digested_again(
+def test_unchanged_file_is_neither_read_nor_digested_again(
     bills: Bills, opened: list[str], digested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = bills.write("march.csv", csv_text(ROWS))
 
     def load(file: Path = path, *, force: bool = False) -> str:
-        """What becomes of the bill, and the files that were read and digested until now."""
+        """The verdict on the bill, and the numbers of files read and digested so far."""
         (result,) = bills.load(file, force=force).results
         results.append(result)
         return f"{result.verdict} {len(opened)} {len(digested)}"
 
     results: list[BillResult] = []
 
-    with monkeypatch.context() as timeless:  # a disk that keeps no times
+    with monkeypatch.context() as timeless:  # a file system without modification times
         fstat = os.fstat
 
         def stat_of(number: int) -> SimpleNamespace:
@@ -76,7 +79,7 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
         load()
         path.write_text(csv_text(ROWS).replace("32.77,", "12.77,"))
         assert load() == "replace 2 2"
-    # a young file is digested again; the first run that meets it old enough keeps its stamp
+    # a new file is digested again; the first run that finds it old enough keeps its stamp
     monkeypatch.setattr(opening, "_AT_REST_NS", 10**18)
     assert load() == "unchanged 2 3"
     names = "provider source format billing_account_id billing_period is_final rows amounts"
@@ -86,7 +89,7 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
     assert load() == load() == "unchanged 2 4"
     path.chmod(0o600)
     assert load() == load() == "unchanged 2 5"
-    # by another name it is digested and not read
+    # under another name it is digested and not read
     assert load(bills.write("copy.csv", path.read_bytes())) == "unchanged 2 6"
     assert load(force=True) == "replace 3 7"
     # other content of the same size and age is read
@@ -100,21 +103,21 @@ def test_file_as_it_was_is_neither_read_nor_digested_again(
 
 @pytest.mark.ci
 def test_new_file_is_compared_with_the_unchanged_files_of_its_run(bills: Bills, opened: list[str]) -> None:
-    """Alone the second file would stand beside the first; together nothing says which of the two holds."""
+    """Alone, the second file would be added to the first; together they are ambiguous."""
     march = bills.write("march.csv", csv_text(ROWS[:4]))
     bills.load(march)
     other = bills.write("other.csv", csv_text(rows_of("machine 0-3 cost=1")))
     run = bills.load(march, other)
     assert "have the same charges of 2026-03" in run.errors[0].message
     assert sorted(opened) == ["march.csv", "march.csv", "other.csv"]
-    # a file that another one has replaced is read, too
+    # a file that was replaced by another one is also read
     bills.load(bills.write("final.csv", csv_text(rows_of("machine 0-5 InvoiceId=INV1"))))
     assert [result.verdict for result in bills.load(march).results] == ["not_final"]
     assert opened[3:] == ["final.csv", "march.csv"]
 
 
 @pytest.mark.ci
-def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[str]) -> None:
+def test_part_of_an_earlier_load_is_read(bills: Bills, opened: list[str]) -> None:
     one, two = [bills.write(f"{number}.csv", csv_text(own_rows(ROWS, number))) for number in (1, 2)]
     bills.load(one, two)
     del opened[:]
@@ -125,7 +128,7 @@ def test_a_part_of_what_was_loaded_together_is_read(bills: Bills, opened: list[s
 
 
 @pytest.mark.ci
-def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
+def test_unchanged_file_of_a_manifest_is_not_digested_again(bills: Bills, digested: list[str]) -> None:
     bucket = report(bills, "one", one=ROWS)
     bills.load(bucket)
     del digested[:]
@@ -134,9 +137,7 @@ def test_a_file_of_a_manifest_as_it_was_is_not_digested_again(bills: Bills, dige
 
 
 @pytest.mark.ci
-def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
-    bills: Bills, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_replaced_during_reading_is_not_loaded(bills: Bills, monkeypatch: pytest.MonkeyPatch) -> None:
     path, other = (bills.write(name, csv_text(ROWS)) for name in ("march.csv", "other"))
     replace = charges.replace
 
@@ -150,7 +151,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_loaded(
     assert not bills.store.exists
 
 
-#: A bill that is told anew: what differs, how many charges it has, how many of them are common, and what becomes of it.
+#: A new version of a bill: the differences, its number of charges, the common charges, and the verdict.
 VERDICTS = """
 other             100 100 replace
 same              100 100 unchanged
@@ -168,7 +169,7 @@ focus             100   0 beside"""
 
 
 @pytest.mark.parametrize("case", VERDICTS.strip().splitlines())
-def test_which_bill_stands(case: str) -> None:
+def test_verdict_on_a_new_version(case: str) -> None:
     how, count, common, expected = case.split()
     days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 20, 9, 31)]
     base: dict[str, Any] = words("source=s digest=a") | {"is_whole": False, "is_final": None}

@@ -1,4 +1,4 @@
-"""What vendors of models charge, as their cost APIs answer and their consoles export it."""
+"""Charges of model vendors, from the answers of their cost APIs and the exports of their consoles."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ text = json.dumps
 
 
 def _midnight(day: int) -> datetime:
-    """Of September, or of the first of October."""
+    """Midnight of a day in September, or of October 1."""
     return datetime(2026, 9 + day // 31, day % 31 + day // 31, tzinfo=UTC)
 
 
 def openai(*days: int, cost: float | str = 0.06, more: bool = False, **changed: Any) -> Charge:
-    """A page of `/v1/organization/costs`: each day the costs of one project, by line item."""
+    """A page of `/v1/organization/costs`: each day, the costs of one project by line item."""
     buckets = []
     for day in days:
         results = [one | changed for one in json.loads(OPENAI)]
@@ -59,7 +59,7 @@ def anthropic(*days: int, more: bool = False, **changed: Any) -> Charge:
 
 
 def dashboard(day: int, cost: str, item: str = "", quantity: str = "", unit: str = "") -> Row:
-    """A row of the dashboard's export; a day without costs has no more than its times."""
+    """A row of the dashboard's export; a day without costs has only its times."""
     start, end = _midnight(day), _midnight(day + 1)
     row = words(f"""
         start_time={start.timestamp():.0f} end_time={end.timestamp():.0f} start_time_iso={start:%Y-%m-%dT%H:%M:%S}
@@ -78,7 +78,7 @@ def console(day: int, model: str, token_type: str, cost: str, kind: str = "token
 def collect(
     bills: Bills, *contents: str | bytes, force: bool = False, refused: str = ""
 ) -> tuple[BillRun, list[str]]:
-    """Loads files, which have to load or are refused with these words; answers also the codes of findings."""
+    """Load files, which must be accepted or refused with these words; return codes of findings too."""
     paths = [bills.write(f"{number}.json", content) for number, content in enumerate(contents)]
     run = bills.load(*paths, provider=None, force=force)
     assert refused in "".join(error.message for error in run.errors) and bool(run.errors) == bool(refused)
@@ -91,7 +91,7 @@ def sums(bills: Bills, by: str = "format") -> list[str]:
     return [" ".join(map(as_text, row)) for row in bills.store.query(sql)[1]]
 
 
-def test_openai_answers(bills: Bills) -> None:
+def test_openai_answers_are_read(bills: Bills) -> None:
     _, codes = collect(bills, text(openai(1, 2), indent=2))
     assert not codes
     first = words("""
@@ -106,8 +106,8 @@ def test_openai_answers(bills: Bills) -> None:
         openai | None | other | None""")
 
 
-def test_pages_are_kept_in_many_ways(bills: Bills) -> None:
-    """An array, lines, a file for each and packed, each of a project of its own."""
+def test_pages_in_many_file_forms_are_read(bills: Bills) -> None:
+    """An array, lines, one file each, and packed; each has its own project."""
 
     def pages(project: str) -> list[Charge]:
         return [openai(1, more=True, project_id=project), openai(2, project_id=project)]
@@ -121,16 +121,16 @@ def test_pages_are_kept_in_many_ways(bills: Bills) -> None:
     assert sums(bills, "sub_account_id") == [f"{way} 6 0.32002" for way in ways]
 
 
-def test_days_that_are_asked_for_again_take_the_place_of_those_before(bills: Bills) -> None:
+def test_days_requested_again_replace_the_previous_ones(bills: Bills) -> None:
     collect(bills, text(openai(1, 2)))
     collect(bills, text(openai(1, 2, 3, cost=0.08)))
     assert sums(bills) == ["openai-items-projects 9 0.54003"]
-    # other days stand beside them
+    # other days are added to them
     collect(bills, text(openai(4)))
     assert sums(bills) == ["openai-items-projects 12 0.70004"]
 
 
-def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> None:
+def test_costs_grouped_differently_are_not_counted_twice(bills: Bills) -> None:
     collect(bills, text(openai(1, 2)))
     total = text(openai(1, 2, line_item=None, project_id=None, quantity=None))
     collect(bills, total, refused="the account's bill of this month is stored in another format")
@@ -139,8 +139,8 @@ def test_costs_that_are_grouped_otherwise_would_count_twice(bills: Bills) -> Non
     assert sums(bills) == ["openai 6 0.32002"] and codes == ["not_by_item"]
 
 
-def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
-    """Also where the last one that is there is of days without costs."""
+def test_page_with_a_next_page_is_incomplete(bills: Bills) -> None:
+    """Also if the last available page has only days without costs."""
     last = openai(2, 3)
     for bucket in last["data"]:
         bucket["results"] = []
@@ -158,7 +158,7 @@ def test_a_page_that_another_follows_is_not_all(bills: Bills) -> None:
     assert collect(bills, text(anthropic(1, more=True)))[1] == ["more_pages"]
 
 
-def test_openai_dashboard(bills: Bills) -> None:
+def test_openai_dashboard_export_is_read(bills: Bills) -> None:
     rows = [
         dashboard(1, ""),
         dashboard(2, "0.003835980000000000000000000000", "gpt-5-nano, input_tokens", "1000", "tokens"),
@@ -173,7 +173,7 @@ def test_openai_dashboard(bills: Bills) -> None:
         openai | None | other | None""")
 
 
-def test_anthropic_answers(bills: Bills) -> None:
+def test_anthropic_answers_are_read(bills: Bills) -> None:
     _, codes = collect(bills, text(anthropic(1, more=True)), text(anthropic(2)))
     assert not codes and sums(bills) == ["anthropic 10 2.7957824"]
     first = words("""
@@ -188,7 +188,7 @@ def test_anthropic_answers(bills: Bills) -> None:
         anthropic | None | other | None""")
 
 
-def test_anthropic_console(bills: Bills) -> None:
+def test_anthropic_console_export_is_read(bills: Bills) -> None:
     rows = text_rows("""
         Claude Sonnet 4.5 | input_no_cache | 0.19 | token
         Claude Sonnet 4.5 | output | 0.03 | token
@@ -204,13 +204,13 @@ def test_anthropic_console(bills: Bills) -> None:
         anthropic | claude-sonnet-4-5 | generation | None
         anthropic | claude-opus-4-1 | cached | None
         anthropic | claude-opus-4-1 | other | None""")
-    # the same month as the API tells it is the same costs
+    # the API's costs of the same month are the same charges
     collect(
         bills, text(anthropic(30)), refused="the account's bill of this month is stored in another format"
     )
 
 
-#: Answers that are no costs, by what they are refused with.
+#: Answers that are not costs, and their errors.
 BROKEN = {
     "usage: tokens, not their cost": """{"has_more": false, "data": [{"start_time": 1, "end_time": 2, "results":
         [{"input_tokens": 5, "output_tokens": 6, "num_model_requests": 1}]}]}""",

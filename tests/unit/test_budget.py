@@ -1,4 +1,4 @@
-"""Forecasts, budgets and unusual days: on series made by hand, and as commands on a store filled by hand."""
+"""Forecasts, budgets and unusual days: on handmade series, and as commands on a handmade store."""
 
 from __future__ import annotations
 
@@ -42,28 +42,29 @@ WEEKLY = {day: weekly(day) for day in BOTH}
 MONTH = sum(map(weekly, OCTOBER_DAYS))
 
 
-def told(
+def october_forecast(
     costs: dict[date, Decimal], every: list[date] = BOTH, partly: dict[date, Decimal] | None = None
 ) -> Forecast:
-    """The forecast of October from these days, all of them complete but for one."""
+    """The forecast of October from these days, all of them complete except one."""
     days = Days(tuple(every), tuple(sorted(costs)), {FLEET: costs | (partly or {})})
     return forecast(days, FLEET, OCTOBER_DAYS)
 
 
 def until(count: int) -> dict[date, Decimal]:
-    """What so many days cost, from September on."""
+    """The costs of this many days, from September on."""
     return {day: WEEKLY[day] for day in BOTH[:count]}
 
 
-# days of known cost, what part of the last one cost, and the month: so far, its low, expected and high end, and days to come
+# days of known cost, the known part of the last day, and the month: cost so far, low, expected and high end,
+# and remaining days
 KNOWN: dict[str, tuple[dict[date, Decimal], dict[date, Decimal], str]] = {
-    "no day ever strayed": (until(40), {}, "820 2560 2560 2560 21"),
+    "no day deviates": (until(40), {}, "820 2560 2560 2560 21"),
     "two days missed": ({day: cost for day, cost in WEEKLY.items() if day.day not in (13, 14)}, {}, "2360 2560 2560 2560 2"),
     "part of a Saturday": (until(60), {OCTOBER_DAYS[-1]: D(30)}, "2550 2560 2560 2560 1"),
     "more than a Saturday": (until(60), {OCTOBER_DAYS[-1]: D(70)}, "2590 2590 2590 2590 1"),
     "the whole month": (WEEKLY, {}, "2560 2560 2560 2560 0"),
-    # collected but for the 3rd; the team came on the 15th, and cost nothing on the 4th to the 14th
-    "a team that came": ({day: D(100 * (day.day >= 15)) for day in OCTOBER_DAYS if day.day != 3}, {}, "1700 1700 1700 1700 1"),
+    # collected except for the 3rd; the team started on the 15th and cost 0 on the 4th to the 14th
+    "a new team": ({day: D(100 * (day.day >= 15)) for day in OCTOBER_DAYS if day.day != 3}, {}, "1700 1700 1700 1700 1"),
     "two days": ({day: weekly(day) for day in OCTOBER_DAYS[:2]}, {}, "200 None None None 29"),
 }  # fmt: skip
 
@@ -71,27 +72,29 @@ KNOWN: dict[str, tuple[dict[date, Decimal], dict[date, Decimal], str]] = {
 @pytest.mark.parametrize("case", KNOWN)
 def test_forecast_of_known_days(case: str) -> None:
     costs, partly, expected = KNOWN[case]
-    found = told(costs, [day for day in BOTH if day >= min(costs)], partly)
+    found = october_forecast(costs, [day for day in BOTH if day >= min(costs)], partly)
     assert figures(found, "to_date low expected high open_days") == expected
 
 
-def test_an_odd_day_does_not_move_what_others_of_its_weekday_cost() -> None:
-    assert told(until(40) | {BOTH[21]: D(90_000)}).expected == pytest.approx(MONTH)
+def test_unusual_day_does_not_change_the_pattern_of_its_weekday() -> None:
+    assert october_forecast(until(40) | {BOTH[21]: D(90_000)}).expected == pytest.approx(MONTH)
 
 
-def test_a_fleet_that_stopped_stays_off_and_one_that_grows_is_expected_to_grow() -> None:
-    stopped = told({day: D(0) if day >= OCTOBER_DAYS[9] else cost for day, cost in until(50).items()})
+def test_stopped_fleet_stays_off_and_growing_fleet_is_expected_to_grow() -> None:
+    stopped = october_forecast(
+        {day: D(0) if day >= OCTOBER_DAYS[9] else cost for day, cost in until(50).items()}
+    )
     assert stopped.to_date == sum(map(weekly, OCTOBER_DAYS[:9])) > stopped.expected - 20
     grown = {day: D(100 + 2 * index) for index, day in enumerate(BOTH)}
     true = sum(grown[day] for day in OCTOBER_DAYS)
-    assert told(dict(list(grown.items())[:40])).expected == pytest.approx(true, rel=D("0.03"))
+    assert october_forecast(dict(list(grown.items())[:40])).expected == pytest.approx(true, rel=D("0.03"))
 
 
 def unusual(least: int, costs: dict[CostSeries, dict[date, Decimal]], every: list[date] = BOTH) -> list[Any]:
     return anomalies(Days(tuple(every), tuple(every), costs), OCTOBER_DAYS, D(least), "USD")
 
 
-def test_a_day_beyond_its_pattern_and_a_new_level_are_told_with_the_money() -> None:
+def test_unusual_day_and_new_level_are_reported_with_their_cost() -> None:
     odd, step = OCTOBER_DAYS[23], OCTOBER_DAYS[4]
     known = {day: cost + day.day % 3 for day, cost in WEEKLY.items()} | {odd: D(100)}
     (found,) = unusual(10, {FLEET: known})
@@ -107,7 +110,7 @@ def work(name: str, team: str = "research") -> CostSeries:
     return CostSeries("workload", team, "prod", "ml", name)
 
 
-def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
+def test_lower_cost_is_reported_for_teams_and_continuous_work() -> None:
     gone = OCTOBER_DAYS[19]
     steady = dict.fromkeys(BOTH, D(300))
     collapsed = {day: cost for day, cost in steady.items() if day != gone}
@@ -122,7 +125,7 @@ def test_less_is_told_of_teams_and_of_work_that_is_meant_to_go_on() -> None:
     assert all(one.day == gone and one.score < -3.5 for one in found)
 
 
-def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
+def test_irregular_costs_and_small_deviations_are_not_reported() -> None:
     strays = dict.fromkeys(BOTH, D(1000)) | {OCTOBER_DAYS[23]: D(1100)}
     new = dict.fromkeys(OCTOBER_DAYS[:3], D(10)) | {OCTOBER_DAYS[3]: D(10_000)}
     rare = dict.fromkeys(BOTH[::25], D(500))
@@ -130,7 +133,7 @@ def test_what_has_no_pattern_or_strays_a_little_is_no_news() -> None:
     assert anomalies(Days(tuple(OCTOBER_DAYS), tuple(new), {FLEET: new}), OCTOBER_DAYS, D(1), "USD") == []
 
 
-# October 2026, of which 20 days and 6 hours were collected.
+# October 2026, with 20 days and 6 hours collected.
 store = stored(hours=486)
 
 
@@ -148,7 +151,7 @@ def by_days(store: Path, now: datetime = MID_OCTOBER) -> Days:
     return days_of(october(store, "team", "day"), UTC_ZONE, now)
 
 
-def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path) -> None:
+def test_costs_by_day_add_up_to_the_report_and_today_is_incomplete(store: Path) -> None:
     totals, found = october(store, "team", "day").node_totals, by_days(store)
     assert sum(found.costs[FLEET].values()) == totals.node_cost
     assert sum(found.costs[CostSeries("unallocated")].values()) == totals.unallocated_cost
@@ -156,9 +159,7 @@ def test_costs_by_day_add_up_to_the_report_and_today_is_not_complete(store: Path
     assert found.first(CostSeries("team", "vision")) == OCTOBER_DAYS[0]
 
 
-def test_days_before_anything_was_collected_are_unknown_and_those_without_nodes_cost_nothing(
-    tmp_path: Path,
-) -> None:
+def test_days_before_the_first_collect_are_unknown_and_days_without_nodes_cost_0(tmp_path: Path) -> None:
     for begun, known in ((0, OCTOBER_DAYS[:6]), (29, OCTOBER_DAYS[2:6])):
         fleet = sample(hours=48)
         fleet.rows["collected"] = [("prod", OCTOBER + begun * HOUR, OCTOBER + 144 * HOUR)]
@@ -208,7 +209,7 @@ def idle(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_of_a_month_that_is_over_nothing_comes_near(idle: Path) -> None:
+def test_finished_month_is_never_near_its_limit(idle: Path) -> None:
     now = datetime(2026, 11, 3, tzinfo=UTC)
     by_day = by_days(idle, now)
     spent = sum(by_day.costs[FLEET].values())
@@ -219,7 +220,7 @@ def test_of_a_month_that_is_over_nothing_comes_near(idle: Path) -> None:
 def test_targets_are_missed_met_or_unknown(store: Path) -> None:
     rows = {row.keys["team"]: row for row in october(store, "team").rows if row.kind == "allocated"}
     just = D(repr(rows["research"].measures.efficiency))
-    # of vision nothing is measured, and no type is known
+    # the vision team has no measurements, and no type is known
     states = checked(
         store,
         {"team": "research", "efficiency": just, "spot_ratio": 0, "idle_cost_share": 1},
@@ -232,7 +233,7 @@ def test_targets_are_missed_met_or_unknown(store: Path) -> None:
     assert states[2].targets[0].note == "0% measured, 80% needed"
 
 
-def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(
+def test_budget_check_has_exit_codes_and_refuses_an_unknown_team(
     store: Path, in_an_empty_folder: Path
 ) -> None:
     (in_an_empty_folder / "gpucost.toml").write_text(
@@ -242,21 +243,21 @@ def test_exit_codes_of_budget_check_and_a_team_that_is_not_there(
     check = f"budget check --store {store} --month"
     check_end(f"{check} 2026-10", "0", message)
     check_end(f"{check} 2026-10 --fail-on warn", "3", message)
-    # the next month has nothing yet
+    # the next month is still empty
     check_end(f"{check} 2026-11", "1", "")
 
 
 HOURLY = 24.48 + 9.36 + 1.4 + 0.805
 
 
-def test_months_and_days_of_the_time_zone(tmp_path: Path, in_an_empty_folder: Path) -> None:
+def test_months_and_days_follow_the_time_zone(tmp_path: Path, in_an_empty_folder: Path) -> None:
     """October 2026 in Berlin: from 22:00 UTC on September 30 to 23:00 on the 31st; the 25th has 25 hours."""
     (in_an_empty_folder / "gpucost.toml").write_text('timezone = "Europe/Berlin"\n')
     berlin = ZoneInfo("Europe/Berlin")
     sample(hours=744).write(tmp_path / "berlin.duckdb", berlin)
-    told = answer(f"forecast --month 2026-10 --store {tmp_path}/berlin.duckdb")
-    assert figures(told, "from to") == "2026-09-30T22:00:00Z 2026-10-31T23:00:00Z"
-    fleet = told["rows"][-1]
+    payload = answer(f"forecast --month 2026-10 --store {tmp_path}/berlin.duckdb")
+    assert figures(payload, "from to") == "2026-09-30T22:00:00Z 2026-10-31T23:00:00Z"
+    fleet = payload["rows"][-1]
     # the first day lacks the two hours before the store begins
     assert fleet["open_days"] == 1
     assert fleet["cost_to_date"] == pytest.approx(HOURLY * 743, rel=0.0001)

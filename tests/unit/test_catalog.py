@@ -1,6 +1,6 @@
-"""The shipped catalog: every row is a fact with a source and a date, written one way, and the loaders read all of them.
+"""The shipped catalog: sourced and dated rows in one notation, all of them read by the loaders.
 
-Every spelling of a GPU model that is met maps to one name.
+Every known spelling of a GPU model maps to one name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Key = tuple[str, ...]
 
 ALL_TABLES = {**TABLES, **COMPONENTS}
 
-# file, the columns no two rows may share, and whether its rows are sorted by them
+# file, the columns that identify a row, and whether the rows are sorted by them
 KEYS = """
 prices.csv | provider region zone instance_type purchase_option term_years payment_option currency price_as_of | sorted
 instances.csv | provider instance_type | sorted
@@ -47,7 +47,7 @@ sources.csv | source_id | sorted
 """
 (OPTIONS,) = text_rows("on_demand|spot|reserved|savings_plan|cud|capacity_block|flex_start|calendar")
 PURCHASE_OPTIONS = frozenset(OPTIONS)
-NEWEST = date(2026, 11, 26)  # when the facts were gathered last
+NEWEST = date(2026, 11, 26)  # day of the latest update of the catalog
 
 
 def rows(name: str) -> Rows:
@@ -68,7 +68,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize(("name", "columns", "order"), text_rows(KEYS))
-def test_files_are_plain_sorted_and_say_a_thing_once(name: str, columns: str, order: str) -> None:
+def test_files_are_plain_sorted_and_without_duplicates(name: str, columns: str, order: str) -> None:
     raw = (pricing_dir() / name).read_bytes()
     assert raw.endswith(b"\n") and b"\r" not in raw and not raw.startswith(b"\xef\xbb\xbf")
     assert raw.decode("utf-8")
@@ -83,7 +83,7 @@ def test_files_are_plain_sorted_and_say_a_thing_once(name: str, columns: str, or
 @pytest.mark.parametrize("name", ["prices.csv", "components.csv"])
 def test_prices_are_positive_and_dated(name: str) -> None:
     for row in rows(name):
-        # as a person writes it: no exponent and no trailing zeros
+        # written plainly: no exponent and no trailing zeros
         assert re.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]{0,11}[1-9])?", row["price_per_hour"]), row
         assert 0 < Decimal(row["price_per_hour"]) < 2000, row
         assert date(2024, 1, 1) <= date.fromisoformat(row["price_as_of"]) <= NEWEST, row
@@ -93,7 +93,7 @@ def test_prices_are_positive_and_dated(name: str) -> None:
     assert len(rows("prices.csv")) > 6400
 
 
-def test_every_row_names_a_source_that_is_known() -> None:
+def test_every_row_names_a_known_source() -> None:
     sources = rows("sources.csv")
     files = {name for name, *_ in text_rows(KEYS)} - {"sources.csv", "gpu_aliases.csv"}
     assert {row["source_id"] for name in files for row in rows(name)} == {row["source_id"] for row in sources}
@@ -120,7 +120,7 @@ eastus | Standard_NC24ads_A100_v4 | on_demand | | 3.673
 """
 
 
-def test_prices_that_are_known() -> None:
+def test_known_prices_are_in_the_catalog() -> None:
     found = {
         key(row, "region instance_type purchase_option term_years"): row["price_per_hour"]
         for row in rows("prices.csv")
@@ -129,8 +129,9 @@ def test_prices_that_are_known() -> None:
         assert found[tuple(place)] == price, place
 
 
-def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -> None:
-    # of a place and a way to buy, no row of a whole region stands beside older ones of its zones or the reverse
+def test_superseded_prices_and_azure_placeholders_are_gone() -> None:
+    # prices of a type and purchase option either all name a region or none does; spot prices in a region,
+    # zones
     whole: dict[Key, set[bool]] = {}
     prices = rows("prices.csv")
     for row in prices:
@@ -147,15 +148,15 @@ def test_what_is_superseded_is_gone_and_a_spot_price_of_azure_no_placeholder() -
     assert all(price < of_azure["on_demand"][place] for place, price in of_azure["spot"].items())
 
 
-def test_regions_are_spelled_as_their_cloud_spells_them() -> None:
+def test_regions_have_the_spelling_of_their_cloud() -> None:
     regions = {key(row, "provider region") for row in rows("prices.csv")}
     assert not [
         place for place in regions if place[0] in ("aws", "gcp", "azure") and not is_region_of(*place)
     ]
 
 
-# dollars per GPU-hour between which anything that is sold lies: from the cheapest spot to on demand in the dearest region,
-# with the largest host around one GPU
+# plausible range of dollars per GPU-hour: from the cheapest spot price to on demand in the most expensive
+# region, with the largest host around one GPU
 PLAUSIBLE = """
 | 0.1 | 6
 H100 | 1 | 24
@@ -183,7 +184,7 @@ RTX-PRO-6000 | 0.9 | 12.1
 """
 
 
-def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_stale() -> None:
+def test_gpu_hour_prices_are_plausible_and_confirmed_before_they_are_stale() -> None:
     holds = {key(row, "provider instance_type"): row for row in rows("instances.csv")}
     plausible = {model: (float(low), float(high)) for model, low, high in text_rows(PLAUSIBLE)}
     dates: dict[Key, list[date]] = {}
@@ -199,13 +200,13 @@ def test_a_gpu_hour_costs_what_such_a_gpu_costs_and_is_confirmed_before_it_is_st
             assert low <= float(row["price_per_hour"]) / float(instance["gpu_count"]) <= high, row
     steps = [step for found in dates.values() for step in pairwise(found)]
     assert len(steps) > 20
-    # the list of capacity blocks was seen no oftener
+    # the list of capacity blocks was not confirmed more often
     assert {(one, other) for one, other in steps if (other - one).days > 90} == {
         (date(2026, 3, 1), date(2026, 7, 22))
     }
 
 
-def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
+def test_priced_instances_are_known_and_sold_as_stated() -> None:
     sold: dict[Key, set[str]] = {}
     for row in rows("prices.csv"):
         sold.setdefault(key(row, "provider instance_type"), set()).add(row["purchase_option"])
@@ -217,11 +218,11 @@ def test_what_is_priced_is_known_or_sold_as_it_says() -> None:
         ways = set(row["sold_as"].split())
         assert ways <= PURCHASE_OPTIONS - {"on_demand"} and row["fact"], row
         assert date.fromisoformat(row["as_of"]) <= NEWEST, row
-        # spot of the two is not in the catalog
+        # the catalog has no spot price for the two
         assert ways - sold.get(key(row, "provider instance_type"), set()) <= {"spot"}, row
 
 
-def test_interruptions_are_the_advisors_bands_and_rates_of_families() -> None:
+def test_interruptions_have_the_bands_of_the_advisor_and_rates_of_families() -> None:
     bands: dict[str, set[str]] = {}
     for row in rows("interruptions.csv"):
         rate, low, high = (float(row[name]) for name in ("interruptions_per_node_hour", "low", "high"))
@@ -248,12 +249,12 @@ def test_models_have_one_name_everywhere_and_instances_hold_gpus() -> None:
             Decimal(row[name]) > 0 for name in ("gpu_memory_mib", "vcpus", "memory_gib") if row[name]
         ), row
         assert int(row["local_ssd_gib"] or 0) >= 0, row
-        # the driver keeps some of it
+        # the driver reserves some of the memory
         most = memory[row["gpu_model"]] * min(count, Decimal(1)) * Decimal("1.01")
         assert Decimal(row["gpu_memory_mib"] or 0) <= most, row
 
 
-def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
+def test_gpu_facts_are_plausible_and_mig_profiles_fit() -> None:
     ranges = "memory_mib 2048 400000|tdp_watts 30 2000|fp16_dense_tflops 0.01 5000|memory_gb_per_s 100 10000"
     slices = {}
     for row in rows("gpus.csv"):
@@ -261,7 +262,7 @@ def test_gpus_say_what_is_known_of_them_and_mig_profiles_fit_them() -> None:
             assert row[name] == "" or Decimal(low) <= Decimal(row[name]) <= Decimal(high), row
         slices[row["gpu_model"]] = int(row["mig_slices"])
     assert set(slices.values()) == {0, 4, 7}
-    # nobody publishes the power of these
+    # the power of these is not published
     without = "Inferentia Inferentia2 Trainium Trainium2 TPU-v2 TPU-v3 TPU-v4 TPU-v5e TPU-v5p TPU-v6e"
     assert {row["gpu_model"] for row in rows("gpus.csv") if not row["tdp_watts"]} == set(without.split())
     profiles = rows("mig_profiles.csv")
@@ -284,9 +285,7 @@ a2-megagpu-16g | A100-SXM4-40GB | 16.000000
 """
 
 
-def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(
-    con: duckdb.DuckDBPyConnection,
-) -> None:
+def test_loader_reads_every_row_and_the_day_of_the_p5_price_cut(con: duckdb.DuckDBPyConnection) -> None:
     for table, name in ALL_TABLES.items():
         [(count,)] = con.table(table).count("*").fetchall()
         assert count == len(rows(name)) or (table == "gpu_aliases" and 0 < count < len(rows(name)))
@@ -303,7 +302,7 @@ def test_the_loader_takes_in_every_row_and_the_day_of_the_price_cut_of_p5(
 
 
 @pytest.mark.parametrize("name", ALL_TABLES.values())
-def test_the_digest_changes_with_any_fact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_changes_with_any_fact(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "pricing"
     shutil.copytree(pricing_dir(), copy)
     monkeypatch.setattr("gpucost.catalog.pricing_dir", lambda: copy)
@@ -314,14 +313,14 @@ def test_the_digest_changes_with_any_fact(name: str, tmp_path: Path, monkeypatch
     assert digest_of_the_files() != catalog_digest()
 
 
-def test_the_on_premises_example_names_a_model_and_counts_in_positive_numbers() -> None:
+def test_on_premises_example_names_a_model_and_has_positive_numbers() -> None:
     example = tomllib.loads((pricing_dir() / "onprem.toml").read_text(encoding="utf-8"))
     assert example.pop("gpu_model") in {row["gpu_model"] for row in rows("gpus.csv")}
     assert example.pop("currency") == "USD"
     assert all(isinstance(value, int | float) and value >= 0 for value in example.values())
 
 
-# a model, and names of it that are met
+# a model, and its known names
 SPELLINGS = """
 T4 | Tesla T4 | NVIDIA T4 | Tesla-T4 | Tesla-T4-SHARED | nvidia-tesla-t4 | t4 | T4
 T4G | NVIDIA T4G | t4g
@@ -374,12 +373,13 @@ Trainium2 | Trainium2
 """
 
 
-def test_spellings_that_are_met_and_a_models_own_name_are_its_name(con: duckdb.DuckDBPyConnection) -> None:
+def test_known_spellings_and_own_names_of_models_are_aliases(con: duckdb.DuckDBPyConnection) -> None:
     aliases = dict(con.execute("SELECT alias, gpu_model FROM gpu_aliases").fetchall())
     own = con.execute("SELECT gpu_model, gpu_model FROM gpu_models").fetchall()
     for model, *spellings in text_rows(SPELLINGS) + own:
         for spelling in spellings:
-            # as inventory cleans a name: without what says how a GPU is cut or shared, then letters and digits only
+            # the cleaning done by inventory: drop the suffix for MIG or sharing, then keep only letters and
+            # digits
             whole = re.sub(r"(-MIG-.*|-SHARED)$", "", spelling)
             alias = re.sub("^(nvidia|tesla)+", "", re.sub("[^a-z0-9]", "", whole.lower()))
             assert aliases.get(alias) == model, spelling

@@ -1,4 +1,4 @@
-"""What `gpucost prices` lists from the catalog alone: a price, its age and its source for what people rent."""
+"""`gpucost prices` from the catalog alone: price, age and source of common instance types."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gpucost.store.connection import scratch_store
 from tests.text_tables import text_rows
 
 TODAY = date(2026, 11, 22)
-# instance types that people rent, and where
-ASKED = """
+# common instance types, and their regions
+COMMON = """
 p5.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
 p5e.48xlarge | us-east-2 us-west-1 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
 p5en.48xlarge | us-east-1 us-east-2 us-west-2 ap-northeast-1 ap-south-1 eu-north-1
@@ -63,17 +63,17 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def test_what_people_rent_has_a_price_an_age_and_a_source(con: duckdb.DuckDBPyConnection) -> None:
+def test_common_instance_types_have_a_price_an_age_and_a_source(con: duckdb.DuckDBPyConnection) -> None:
     models = dict(con.execute("SELECT lower(instance_type), gpu_model FROM listed_instances").fetchall())
-    asked = text_rows(ASKED)
-    wanted = {models[name.lower()] for name, _ in asked}
+    wanted_types = text_rows(COMMON)
+    wanted = {models[name.lower()] for name, _ in wanted_types}
     rows = [row for gpu in wanted for row in listing(con, gpu, QUERY).rows]
     assert all(
         row.price_per_gpu_hour and row.price_per_gpu_hour > 0 and row.source and row.price_as_of <= TODAY
         for row in rows
     )
     sold = {(row.instance_type, row.region or "", row.purchase_option) for row in rows}
-    places = [(name, region) for name, regions in asked for region in regions.split() or [""]]
+    places = [(name, region) for name, regions in wanted_types for region in regions.split() or [""]]
     assert len(places) == 102
     # some are not sold on demand in every region
     assert {name for name, region in places if (name, region, "on_demand") not in sold} == {
@@ -87,7 +87,7 @@ def test_what_people_rent_has_a_price_an_age_and_a_source(con: duckdb.DuckDBPyCo
 
 
 BLOCKS = "p5e.48xlarge is not sold on demand by aws: sold as capacity blocks and spot (no on-demand SKU"
-# what is asked for, and what is said of it
+# a filter, and the expected message
 REFUSED = f"""
 p5e.48xlarge | purchase_options | on_demand | {BLOCKS}
 p5e.48xlarge | purchase_options | on_demand | gpucost prices p5e.48xlarge lists its purchase options
@@ -102,7 +102,7 @@ p99.xlarge | providers | aws | no GPU or instance type
 
 
 @pytest.mark.parametrize(("name", "field", "value", "words"), text_rows(REFUSED))
-def test_what_is_not_sold_on_demand_says_how_it_is_sold(
+def test_refusal_names_the_purchase_options_sold(
     con: duckdb.DuckDBPyConnection, name: str, field: str, value: str, words: str
 ) -> None:
     changed: dict[str, Any] = {field: (value,)}
@@ -112,7 +112,7 @@ def test_what_is_not_sold_on_demand_says_how_it_is_sold(
     assert words in text and (words or "not sold" not in text)
 
 
-def test_what_is_not_sold_on_demand_and_an_old_price_are_named(con: duckdb.DuckDBPyConnection) -> None:
+def test_type_not_sold_on_demand_and_stale_price_are_noted(con: duckdb.DuckDBPyConnection) -> None:
     answer = listing(con, "a4-highgpu-8g", QUERY)
     assert "on_demand" in {row.purchase_option for row in answer.rows}
     assert answer.not_sold_on_demand == ()

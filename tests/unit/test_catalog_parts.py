@@ -1,4 +1,7 @@
-"""The shipped catalog's parts and tokens: Google's parts add up to its machines, and token prices are plain and dated."""
+"""The catalog's parts and tokens: Google's parts add up to its machines.
+
+Token prices are plain and dated.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ PARTS = {"vcpu": "vcpus", "memory_gib": "memory_gib", "gpu": "gpu_count", "local
 def parts_of(
     region: str, instance_type: str, purchase_option: str = "on_demand", term_years: str = ""
 ) -> dict[str, Decimal]:
-    """What each part of a machine costs per hour; nothing where a part has no price of its own."""
+    """The cost of each part of a machine per hour.
+
+    It is empty if a part has no price of its own.
+    """
     row, family = INSTANCES[instance_type], instance_type.split("-")[0]
     parts = {}
     for component, column in PARTS.items():
@@ -35,14 +41,14 @@ def parts_of(
     return parts
 
 
-def test_every_part_of_google_is_one_of_four_and_only_gpus_name_a_model() -> None:
+def test_google_parts_are_of_four_kinds_and_only_gpus_name_a_model() -> None:
     models = {row["gpu_model"] for row in rows("gpus.csv")}
     for row in rows("components.csv"):
         assert row["component"] in {"vcpu", "memory_gib", "gpu", "local_ssd_gib"}, row
         assert (row["gpu_model"] in models) if row["component"] == "gpu" else row["gpu_model"] == "", row
 
 
-def test_parts_add_up_to_the_machines_price() -> None:
+def test_parts_add_up_to_the_machine_price() -> None:
     checked = set()
     for row in rows("prices.csv"):
         region, instance_type = row["region"], row["instance_type"]
@@ -64,7 +70,7 @@ a3-highgpu-8g | 0.8857
 g2-standard-4 | 0.7923
 g2-standard-32 | 0.3229
 """
-# vCPUs, GiB, price, and the share that is not the host's
+# vCPUs, GiB, price, and the share of the GPUs
 HOSTS = """
 192 | 2048 | 55.04 | 0.7321 | p5.48xlarge
 96 | 1152 | 21.957642 | 0.6395 | p4d.24xlarge
@@ -76,7 +82,7 @@ HOSTS = """
 """
 
 
-def test_the_gpus_share_of_a_machine_and_what_a_host_at_googles_list_leaves_for_them() -> None:
+def test_gpu_share_of_a_machine_from_parts_and_from_googles_host_prices() -> None:
     for instance_type, share in text_rows(GPU_SHARES):
         parts = parts_of("us-central1", instance_type)
         assert f"{parts['gpu'] / sum(parts.values()):.4f}" == share, instance_type
@@ -89,16 +95,16 @@ def test_the_gpus_share_of_a_machine_and_what_a_host_at_googles_list_leaves_for_
 TOKEN_PRICES = ("input_price_per_million", "cached_input_price_per_million", "output_price_per_million")
 
 
-def test_prices_of_tokens_are_plain_positive_and_dated() -> None:
+def test_token_prices_are_plain_positive_and_dated() -> None:
     found = rows("tokens.csv")
     for row in found:
         for name in TOKEN_PRICES:
-            # as a person writes it: no exponent and no trailing zeros
+            # written plainly: no exponent and no trailing zeros
             assert re.fullmatch(r"(0|[1-9][0-9]*)(\.[0-9]{0,8}[1-9])?", row[name]) or (
                 name.startswith("cached") and not row[name]
             ), row
         bought, cached, generated = (Decimal(row[name] or 0) for name in TOKEN_PRICES)
-        # the dearest model asks 600 dollars; no cached token costs more than a fresh one
+        # the most expensive model costs 600 dollars; a cached token never costs more than a fresh one
         assert 0 < bought <= generated <= 600, row
         assert not row["cached_input_price_per_million"] or 0 < cached <= bought, row
         assert row["currency"] == "USD" and row["source_id"] == "litellm-1.110.2", row
@@ -129,7 +135,7 @@ deepseek | deepseek-v3.2 | 0.28 0.028 0.4
 """
 
 
-def test_prices_of_tokens_that_are_known() -> None:
+def test_known_token_prices_are_in_the_catalog() -> None:
     for provider, model, prices in text_rows(KNOWN):
         found = token_price(provider, model, NEWEST)
         assert " ".join(str(getattr(found, name)) for name in TOKEN_PRICES) == prices, model

@@ -1,4 +1,4 @@
-"""The month's bundle: whole or not at all, the same bytes for the same input, and an adjustment over what stood there."""
+"""The monthly bundle: complete or absent, reproducible, and with an adjustment if it replaces another."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def store(october: Path, tmp_path: Path) -> Path:
 FILES = "index.md index.html index.json ledger.csv ledger.parquet focus.csv focus.parquet"
 
 
-def test_a_bundle_has_every_file_and_nobody_else_reads_it(sealed: Made) -> None:
+def test_bundle_has_every_file_and_is_readable_only_by_its_owner(sealed: Made) -> None:
     files = set(contents(sealed.folder))
     kinds = ["md", "html", "csv", "json"]
     teams = {f"teams/{team}.{kind}" for team in ("research", "product", "vision") for kind in kinds}
@@ -52,12 +52,12 @@ def test_a_bundle_has_every_file_and_nobody_else_reads_it(sealed: Made) -> None:
     assert {one["file"] for one in manifest(sealed)["files"]} == files - {"index.json"}
     assert [item.name for item in sealed.out.iterdir()] == ["2026-10"]
     assert modes(sealed.folder) == {(True, "700"), (False, "600")}
-    # all that is written to the store is the seal
+    # the seal is the only write to the store
     assert len(Store(sealed.store).query("FROM seals")[1]) == 1
 
 
 @pytest.mark.ci
-def test_a_bundle_made_again_has_the_same_bytes_and_files_of_others_stay(
+def test_second_run_writes_the_same_bytes_and_keeps_other_files(
     restated: Made, tmp_path: Path, remembered: dict[Any, Any]
 ) -> None:
     again = restated.copy(tmp_path)
@@ -75,21 +75,21 @@ def test_a_bundle_made_again_has_the_same_bytes_and_files_of_others_stay(
 
 
 @pytest.mark.parametrize("sharing", [None, "proportional"])
-def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: str | None) -> None:
+def test_every_file_contains_the_same_figures(sealed: Made, shared: Made, sharing: str | None) -> None:
     made = shared if sharing else sealed
-    # a bundle that shares otherwise restates nothing
+    # a bundle with other sharing is not a restatement
     assert [one["what"] for one in logged(made.store)] == ["seal"] * (2 if sharing else 1)
-    folder, told = made.folder, manifest(made)
-    assert told["share_unallocated"] == sharing
+    folder, index_json = made.folder, manifest(made)
+    assert index_json["share_unallocated"] == sharing
     ledger = duckdb.sql(f"FROM '{folder / 'ledger.parquet'}'")
     charge = "cost + shared_unallocated_cost" if sharing else "cost"
     names = "charge cost idle_cost allocated_gpu_hours"
     sums = f"sum({charge}), sum(cost), sum(idle_cost), sum(allocated_gpu_hours)"
     sql = f"SELECT team, {sums} FROM ledger WHERE kind = 'allocated' GROUP BY 1"  # noqa: S608
     assert sorted(shown(*row) for row in duckdb.execute(sql).fetchall()) == sorted(
-        figures(team, f"team {names}") for team in told["teams"]
+        figures(team, f"team {names}") for team in index_json["teams"]
     )
-    for team in told["teams"]:
+    for team in index_json["teams"]:
         report = json.loads((folder / f"{team['file']}.json").read_text())
         lines = list(csv.DictReader((folder / f"{team['file']}.csv").open()))
         assert {line["team"] for line in lines} == {team["team"]}
@@ -101,20 +101,20 @@ def test_every_file_holds_the_same_figures(sealed: Made, shared: Made, sharing: 
         ):  # fmt: skip
             assert text in (folder / page).read_text()
         coverage = report["coverage"]
-        assert (coverage["state"], coverage["reasons"]) == (told["state"], told["reasons"])
+        assert (coverage["state"], coverage["reasons"]) == (index_json["state"], index_json["reasons"])
         assert (
             coverage["reconciliation"] == "no bill of 2026-10 was collected, so the reconciliation is missing"
         )
-    assert told["state"] == "estimate"
-    assert any(team["charge"] > team["cost"] for team in told["teams"]) is bool(sharing)
+    assert index_json["state"] == "estimate"
+    assert any(team["charge"] > team["cost"] for team in index_json["teams"]) is bool(sharing)
     whole = json.loads((folder / "all-teams.json").read_text())["totals"]["node_cost"]
     focus = duckdb.read_parquet(str(folder / "focus.parquet")).sum("EffectiveCost").fetchall()[0][0]
-    assert told["totals"]["node_cost"] == whole
+    assert index_json["totals"]["node_cost"] == whole
     assert ledger.sum("cost").fetchall() == [(Decimal(str(whole)),)]
     assert float(focus) == pytest.approx(whole, abs=1e-9)
 
 
-def test_the_ledger_has_a_row_per_team_workload_day_model_and_capacity_type(sealed: Made) -> None:
+def test_ledger_has_a_row_per_team_workload_day_model_and_capacity_type(sealed: Made) -> None:
     names = ("kind", "team", "workload", "day", "gpu_model", "capacity_type")
     lines = csv.DictReader((sealed.folder / "ledger.csv").open())
     keys = [tuple(line[name] for name in names) for line in lines]
@@ -122,7 +122,7 @@ def test_the_ledger_has_a_row_per_team_workload_day_model_and_capacity_type(seal
     assert ("allocated", "product", "Deployment/serve", "2026-10-01", "A100", "on_demand") in keys
 
 
-def test_file_names_are_unique_whatever_teams_are_called() -> None:
+def test_file_names_are_unique_for_any_team_names() -> None:
     names = file_names([*HOSTILE, "", "A", "a", "a-559aead0", "a" * 61, "a" * 60])
     assert len({name.lower() for name in names.values()}) == len(names)
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", name) for name in names.values())
@@ -130,7 +130,7 @@ def test_file_names_are_unique_whatever_teams_are_called() -> None:
     assert file_names(["Research"])["Research"] == names["Research"]
 
 
-def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, restated: Made) -> None:
+def test_final_month_over_an_estimate_shows_the_adjustment(sealed: Made, restated: Made) -> None:
     before, after = manifest(sealed), manifest(restated)
     assert figures(before, "state replaces") == "estimate None"
     assert (after["state"], after["reasons"], after["replaces"]["state"]) == ("final", [], "estimate")
@@ -155,7 +155,7 @@ def test_a_final_month_over_an_estimated_one_shows_the_adjustment(sealed: Made, 
 
 
 @pytest.mark.ci
-def test_a_bundle_has_the_mode_that_the_store_has(store: Path, tmp_path: Path) -> None:
+def test_bundle_has_the_file_mode_of_the_store(store: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[store]\nmode = "0644"\n')
     mask = os.umask(0o027)
     try:
@@ -167,7 +167,10 @@ def test_a_bundle_has_the_mode_that_the_store_has(store: Path, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def incomplete(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of 48 hours and a bill of taxes and fees; bills lack of a cloud that had one the month before, and of one that is set."""
+    """A month with 48 hours and a bill of taxes and fees.
+
+    Two bills are missing: one of a cloud with a bill in the previous month, one of a configured cloud.
+    """
     folder = tmp_path_factory.mktemp("incomplete")
     store, end = Path(copyfile(october, folder / "short.duckdb")), OCTOBER + 48 * HOUR
     with duckdb.connect(str(store)) as con:
@@ -188,7 +191,7 @@ def incomplete(october: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(store, folder, "--share-unallocated proportional", code=4)
 
 
-def test_an_incomplete_month_ends_with_4_and_is_written(
+def test_incomplete_month_is_written_and_exits_with_4(
     incomplete: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (
@@ -200,7 +203,7 @@ def test_an_incomplete_month_ends_with_4_and_is_written(
         f"gpucost chargeback --collect --month 2026-10 {places}".split()
     )
     assert "This month is incomplete" in (incomplete.folder / "index.md").read_text()
-    # what collecting did not bring is for the doctor
+    # after `--collect`, the fix for the rest is `gpucost doctor`
     monkeypatch.setattr("gpucost.cli.bills.collect_missing", lambda *_: 0)
     monkeypatch.chdir(incomplete.out.parent)
     store = copyfile(incomplete.unsealed, tmp_path / "store.duckdb")
@@ -208,13 +211,13 @@ def test_an_incomplete_month_ends_with_4_and_is_written(
     assert result.stderr.endswith(f"fix: gpucost doctor --store {store}\n")
 
 
-def test_the_index_names_what_stands_between_the_charge_and_the_invoice(incomplete: Made) -> None:
-    told = manifest(incomplete)
-    charged, shared = told["totals"]["charge"], told["totals"]["shared_cost"]
-    estimated = sum(team["estimated_cost"] for team in told["teams"])
+def test_index_lists_the_steps_from_the_charge_to_the_invoice(incomplete: Made) -> None:
+    index_json = manifest(incomplete)
+    charged, shared = index_json["totals"]["charge"], index_json["totals"]["shared_cost"]
+    estimated = sum(team["estimated_cost"] for team in index_json["teams"])
     assert 0 < estimated < charged and 0 < shared < charged
-    lines = {line["line"]: (line["rows"], line["cost"]) for line in told["invoice"].pop("lines")}
-    assert told["invoice"] == {"billed_cost": 57, "effective_cost": 7, "rows": 2, "difference": 0}
+    lines = {line["line"]: (line["rows"], line["cost"]) for line in index_json["invoice"].pop("lines")}
+    assert index_json["invoice"] == {"billed_cost": 57, "effective_cost": 7, "rows": 2, "difference": 0}
     assert lines == {
         "charged": (0, charged), "estimated": (None, pytest.approx(-estimated)), "shared": (None, pytest.approx(-shared)),
         "other_bills": (None, pytest.approx(estimated + shared - charged)), "commitment_fees": (1, 0), "tax": (1, 7),
@@ -225,7 +228,7 @@ def test_the_index_names_what_stands_between_the_charge_and_the_invoice(incomple
     assert "| **Invoice** | **2** | **$57.00** |" in index
 
 
-def test_a_run_that_fails_keeps_what_was_there_and_cleans_up(
+def test_failed_run_keeps_the_previous_content_and_cleans_up(
     bundle: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -239,7 +242,7 @@ def test_a_run_that_fails_keeps_what_was_there_and_cleans_up(
     assert [item.name for item in bundle.out.iterdir()] == ["2026-10"]
 
 
-def test_what_is_no_bundle_is_not_replaced_and_a_file_in_place_of_the_directory_is_wrong_usage(
+def test_foreign_directory_is_not_replaced_and_file_as_out_is_a_usage_error(
     store: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "2026-10").mkdir()
@@ -263,7 +266,7 @@ def test_two_runs_do_not_write_at_once(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_without_an_exchange_in_one_step_two_renames_do(
+def test_without_an_atomic_exchange_two_renames_are_used(
     bundle: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpucost.publish.chargeback._exchange", lambda *_: False)
@@ -274,17 +277,17 @@ def test_without_an_exchange_in_one_step_two_renames_do(
 
 
 @pytest.mark.parametrize(
-    ("month", "code", "said"),
+    ("month", "code", "message"),
     [("2025-01", "4", "--collect collects the missing data"), ("2999-01", "2", "2999-01 has not begun")],
 )
-def test_a_month_without_data_writes_nothing(
-    store: Path, tmp_path: Path, month: str, code: str, said: str
+def test_month_without_data_writes_no_files(
+    store: Path, tmp_path: Path, month: str, code: str, message: str
 ) -> None:
-    command.check_end(f"chargeback --out {tmp_path}/a/b --store {store} --month {month}", code, said)
+    command.check_end(f"chargeback --out {tmp_path}/a/b --store {store} --month {month}", code, message)
     assert not (tmp_path / "a").exists()
 
 
-def test_last_month_is_over_at_midnight_of_a_zone_half_an_hour_off() -> None:
+def test_last_month_ends_at_midnight_in_a_zone_with_a_half_hour_offset() -> None:
     after_midnight = datetime(2026, 10, 31, 18, 40, tzinfo=UTC)
     call: Any = SimpleNamespace(month=None, tz=ZoneInfo("Asia/Kolkata"), now=after_midnight)
     assert _month(call)[0] == "2026-10"

@@ -1,4 +1,4 @@
-"""A bundle held against its seal: made again, damaged, forged, or beside an older store; and prices that `--collect` asks for."""
+"""Verifying a bundle: reproduced, damaged, forged, or with an older store; and prices for `--collect`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def checks(result: Result) -> dict[str, str]:
 
 
 @pytest.mark.ci
-def test_the_log_has_each_seal_and_a_restatement_with_its_reasons(restated: Made) -> None:
+def test_log_has_each_seal_and_a_restatement_with_its_reasons(restated: Made) -> None:
     before, last = logged(restated.store)
     assert (before["what"], last["what"]) == ("seal", "restatement")
     assert "; [teams] of the configuration; bill from aws" in last["detail"] and " before; " in last["detail"]
 
 
 @pytest.mark.ci
-def test_the_figures_of_a_closed_month_are_made_again(bundle: Made) -> None:
+def test_figures_of_a_closed_month_are_reproduced(bundle: Made) -> None:
     state = bundle.store.read_bytes(), contents(bundle.out)
     result = verify(bundle, 0)
     assert checks(result) == words("files=ok log=ok figures=ok")
@@ -63,7 +63,7 @@ def test_the_figures_of_a_closed_month_are_made_again(bundle: Made) -> None:
 
 
 @pytest.mark.ci
-def test_figures_that_cannot_be_made_again_have_a_reason_if_there_is_one(
+def test_figures_that_cannot_be_reproduced_have_a_reason_if_an_input_changed(
     bundle: Made, sealed: Made, restated: Made
 ) -> None:
     with duckdb.connect(str(bundle.store)) as con, cell_tables(con):
@@ -81,12 +81,12 @@ def rewritten(name: str, old: str, new: str) -> Callable[[Path], object]:
 
 
 def index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    """The index with a change, beside a ledger that is gone."""
+    """The index with a change, next to a missing ledger."""
 
     def changed(folder: Path) -> None:
-        told = json.loads((folder / "index.json").read_text())
-        change(told)
-        (folder / "index.json").write_text(json.dumps(told))
+        document = json.loads((folder / "index.json").read_text())
+        change(document)
+        (folder / "index.json").write_text(json.dumps(document))
         (folder / "ledger.csv").unlink()
 
     return changed
@@ -95,31 +95,33 @@ def index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a csv": (rewritten("ledger.csv", "research", "other"), "files=changed log=ok", "ledger.csv\n"),
     "the index": (rewritten("index.json", "research", "other"), "files=changed", "index.json\n"),
-    "a file is gone": (lambda folder: (folder / "ledger.parquet").unlink(), "files=changed", "ledger.parquet\n"),
-    "sealed anew": (
+    "a file is missing": (lambda folder: (folder / "ledger.parquet").unlink(), "files=changed", "ledger.parquet\n"),
+    "sealed again": (
         rewritten("index.json", '"program": "', '"program": "9.'),
         "files=ok log=changed", "index.json is not in the log; its files cannot be reproduced\n",
     ),
-    "no list of files": (index(lambda told: told.pop("files")), "", "index.json\n"),
-    "a file is gone from the list, too": (
-        index(lambda told: told.update(files=[one for one in told["files"] if one["file"] != "ledger.csv"])),
+    "list of files is missing": (index(lambda document: document.pop("files")), "", "index.json\n"),
+    "a file is missing, also in the list": (
+        index(lambda document: document.update(files=[one for one in document["files"] if one["file"] != "ledger.csv"])),
         "files=changed", "index.json\n",
     ),
-    "no seal": (index(lambda told: told.update(seal=None)), "", ""),
+    "seal is missing": (index(lambda document: document.update(seal=None)), "", ""),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_bundle_that_was_changed_is_not_what_was_sealed(what: str, bundle: Made) -> None:
+def test_changed_bundle_differs_from_its_seal(what: str, bundle: Made) -> None:
     damage, expected, changed = DAMAGE[what]
     damage(bundle.folder)
     result = verify(bundle, 1)
     assert checks(result).items() >= words(expected).items()
-    said = f"differs from its seal: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
-    assert said in result.stderr and bool(expected) is bool(result.stdout)
+    message = (
+        f"differs from its seal: {changed}" if changed else "was not sealed: an earlier gpucost wrote it\n"
+    )
+    assert message in result.stderr and bool(expected) is bool(result.stdout)
 
 
-def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
+def test_figures_of_earlier_csv_formats_have_the_digest_of_today(tmp_path: Path) -> None:
     manifest = dict.fromkeys(chargeback._FIGURES)
     for ledger in ("team,cost\na;b,1\n", "team,estimated_api_cost,cost\na;b,0,1\n", 'team,cost\n"a;b",1\n'):
         (tmp_path / "ledger.csv").write_text(ledger)
@@ -129,7 +131,7 @@ def test_figures_of_an_earlier_csv_are_those_of_today(tmp_path: Path) -> None:
 
 
 def forge_page(folder: Path) -> None:
-    """Other words on a page, with its digest in the index."""
+    """Change the text of a page, and its digest in the index."""
     index, page = folder / "index.json", folder / "all-teams.md"
     before = page.read_bytes()
     page.write_bytes(before.replace(b"research", b"somebody"))
@@ -147,7 +149,7 @@ FORGED = (1, "files=ok log=changed figures=ok", "its files cannot be reproduced"
     ("forge", "expected"), [(lambda _: None, HONEST), (forge_page, FORGED)], ids=["honest", "forged"]
 )
 @pytest.mark.parametrize("earlier", ["none", "other"])
-def test_a_restored_store_tells_an_honest_bundle_from_a_forged_one(
+def test_restored_store_distinguishes_an_honest_bundle_from_a_forged_one(
     sealed: Made,
     restated: Made,
     tmp_path: Path,
@@ -155,12 +157,15 @@ def test_a_restored_store_tells_an_honest_bundle_from_a_forged_one(
     forge: Callable[[Path], object],
     expected: tuple[int, str, str],
 ) -> None:
-    """The copy was made before the seal, and knows no seal of the month or one of another bundle."""
+    """The copy was made before the seal.
+
+    It has no seal of the month, or the seal of another bundle.
+    """
     made = (restated if earlier == "other" else sealed).copy(tmp_path).restored()
     forge(made.folder)
-    code, results, said = expected
+    code, results, message = expected
     result = verify(made, code)
-    assert checks(result) == words(results) and f"not in the log; {said}" in result.stdout
+    assert checks(result) == words(results) and f"not in the log; {message}" in result.stdout
 
 
 MONTH = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC))
@@ -186,13 +191,13 @@ def priced(store: Path, spot: tuple[str, str | None], on_demand: tuple[str, str 
         )
 
 
-def wanting(store: Path) -> list[tuple[str, str]]:
+def missing_prices(store: Path) -> list[tuple[str, str]]:
     with Store(store).read() as con:
         return price.missing_price_sources(con, MONTH, NOW, 90)
 
 
-# what prices spot nodes and others, as of which day, and what is asked for
-WANTING = """
+# price sources of spot nodes and of others, with their days, and the price lists to collect
+MISSING = """
 price_book   |            | bill       |            |
 spot_history |            | price_book |            | spot
 bill         |            | catalog    | 2026-10-01 |
@@ -200,36 +205,36 @@ bill         |            | catalog    | 2026-07-01 | prices
 none         |            | price_book |            | prices spot"""
 
 
-@pytest.mark.parametrize(("spot", "since", "on_demand", "day", "asked"), text_rows(WANTING))
-def test_prices_are_wanting_where_nothing_better_is_there(
-    store: Path, spot: str, since: str, on_demand: str, day: str, asked: str
+@pytest.mark.parametrize(("spot", "since", "on_demand", "day", "requested"), text_rows(MISSING))
+def test_better_prices_are_collected_if_missing(
+    store: Path, spot: str, since: str, on_demand: str, day: str, requested: str
 ) -> None:
     priced(store, (spot, since or None), (on_demand, day or None))
-    assert wanting(store) == [(kind, "aws") for kind in asked.split()]
+    assert missing_prices(store) == [(kind, "aws") for kind in requested.split()]
 
 
-def test_list_prices_are_asked_for_once_a_day(store: Path) -> None:
+def test_list_prices_are_collected_once_a_day(store: Path) -> None:
     priced(store, ("none", None), ("none", None))
-    assert ("prices", "aws") in wanting(store)
+    assert ("prices", "aws") in missing_prices(store)
     with Store(store).write() as con:
         runs.log_run(con, "prices", "aws", (to_ms(NOW) - 3_600_000, to_ms(NOW)), rows=1)
-    assert wanting(store) == [("spot", "aws")]
+    assert missing_prices(store) == [("spot", "aws")]
 
 
 @pytest.mark.ci
-def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
+def test_cloud_without_prices_is_reported_and_the_bundle_is_written(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced(store, ("none", None), ("none", None))
-    asked: list[tuple[str, list[str]]] = []
+    requested: list[tuple[str, list[str]]] = []
 
     def spot(*arguments: Any) -> list[SpotResult]:
-        asked.append(("spot", list(arguments[4])))
+        requested.append(("spot", list(arguments[4])))
         skipped = NoCredentials("aws: no credentials found", "aws configure")
         return [SpotResult("aws us-east-1", skipped=skipped)]
 
     def prices(*arguments: Any) -> list[PriceResult]:
-        asked.append(("prices", list(arguments[2])))
+        requested.append(("prices", list(arguments[2])))
         error = SourceError("aws: cannot be reached", "check the network")
         return [PriceResult("aws", error=error)]
 
@@ -237,7 +242,7 @@ def test_a_cloud_that_gives_no_prices_has_its_line_and_the_bundle_is_written(
     monkeypatch.setattr("gpucost.collect.prices.collect_prices", prices)
     out = store.parent / "out"
     result = run(f"chargeback --month 2026-10 --collect --out {out} --store {store}", 1)
-    assert asked == [("spot", ["aws"]), ("prices", ["aws"])]
+    assert requested == [("spot", ["aws"]), ("prices", ["aws"])]
     assert result.stderr.count("aws: no credentials found; skipped (aws configure)\n") == 1
     assert result.stderr.count("error: aws: cannot be reached\nfix: check the network\n") == 1
     assert (out / "2026-10" / "index.json").exists()

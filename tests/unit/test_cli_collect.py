@@ -1,4 +1,4 @@
-"""What `gpucost collect prometheus` asks of the pipeline, and how it tells what came of it."""
+"""`gpucost collect prometheus`: its arguments to the pipeline, and its messages about the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 1, 1, tzinfo
 
 
 class Fake:
-    """Stands in for the pipeline: remembers what it is asked, and answers with `results` and `errors`."""
+    """A fake pipeline that records its arguments and returns `results` and `errors`."""
 
     def __init__(self) -> None:
         self.results: list[CollectResult] = [
@@ -36,7 +36,7 @@ class Fake:
     ) -> tuple[list[CollectResult], list[GpucostError]]:
         self.config, self.period = config, period
         assert store.path == config.store
-        assert progress is None  # no terminal, no bar
+        assert progress is None  # without a terminal, the bar is off
         return self.results, self.errors
 
 
@@ -53,7 +53,7 @@ def fake(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 collect = partial(call, "collect", "prometheus")
 
 
-def test_all_servers_and_no_period_by_default_or_those_that_are_named(fake: Fake) -> None:
+def test_default_is_all_servers_without_a_period_and_named_servers_are_used(fake: Fake) -> None:
     out, err = collect()
     assert fake.period is None
     assert [server.source for server in fake.config.prometheus] == ["main", "http://b"]
@@ -68,7 +68,7 @@ def test_all_servers_and_no_period_by_default_or_those_that_are_named(fake: Fake
     assert "--source takes one of: main, http://b" in collect("--source", "other", code=2)[1]
 
 
-def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
+def test_missing_metrics_are_reported_with_the_fix(fake: Fake) -> None:
     result = fake.results[0]
     result.resumed = 2
     missing = SourceFinding(
@@ -81,33 +81,33 @@ def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
     assert "warning: kube_pod_info is not exported\n    fix: scrape kube-state-metrics" in err
     assert "dropped 7 samples as sentinel: DCGM_FI_DEV_FB_USED, DCGM_FI_DEV_GPU_UTIL" in err
     assert err.count("was silent") == 5 and "and 2 more: gap" in err
-    assert collect("-q") == ("", "warning: kube-state-metrics was silent\n" * 5 + "  and 2 more of gap\n")
+    assert collect("-q") == ("", "warning: kube-state-metrics was silent\n" * 5 + "  and 2 more: gap\n")
     result.findings = [missing]
     assert collect("-q") == ("", "")
 
 
-def test_a_run_that_loads_nothing_says_so_under_q(fake: Fake) -> None:
+def test_run_without_samples_is_reported_despite_quiet(fake: Fake) -> None:
     fake.results[0].samples = 0
     assert collect("-q") == ("", f"warning: main: no samples in {HOUR}\n")
-    assert collect()[1] == ""  # the summary says it
+    assert collect()[1] == ""  # the summary includes it
 
 
 LOST = "error: main: lost for good: cluster home from 2026-10-01T00:00:00Z to 2026-10-01T01:00:00Z (1.0 h): "
 
 
-def test_a_closed_day_that_stays_incomplete_ends_with_4(fake: Fake) -> None:
+def test_closed_day_that_stays_incomplete_exits_with_4(fake: Fake) -> None:
     silent = MissingSpan("home", HOUR, "kube-state-metrics was silent", ("nodes", "pods"))
     fake.results[0].incomplete = [silent, MissingSpan("home", HOUR, "partial")]
     for words in ([], ["-q"]):
         first, second, fix = collect(*words, code=4)[1].splitlines()[:3]
         assert (first, second) == (f"{LOST}kube-state-metrics was silent (nodes, pods)", f"{LOST}partial")
         assert fix.startswith("fix: ")
-    # what failed can still be collected, so that is told first
+    # a failed source can still be collected, so it is reported first
     fake.errors = [SourceError("cannot connect to http://b", "start it")]
     collect(code=1)
 
 
-def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(fake: Fake) -> None:
+def test_failed_window_exits_with_1_and_names_the_command_to_repeat_it(fake: Fake) -> None:
     command = "gpucost collect prometheus --from 2026-10-01T00:00:00Z --to 2026-10-01T01:00:00Z"
     fake.results[0].failed_windows = [FailedWindow(HOUR, "the server broke off", command)]
     for words, summary in (
@@ -120,7 +120,7 @@ def test_a_failed_window_ends_with_1_and_the_command_that_collects_it_later(fake
         )
 
 
-def test_a_server_that_gave_nothing_ends_with_1_and_the_others_are_told(fake: Fake) -> None:
+def test_failed_server_exits_with_1_and_the_others_are_reported(fake: Fake) -> None:
     fake.errors = [SourceError("cannot connect to http://b", "start it")]
     out, err = collect(code=1)
     assert out.startswith("main: 1,234 samples")
@@ -136,7 +136,7 @@ spot                                                     aws"""
 
 
 @pytest.mark.parametrize("line", CLOUDS.strip().splitlines())
-def test_a_cloud_whose_libraries_are_not_installed_names_the_extra(
+def test_cloud_without_installed_libraries_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     *words, cloud = line.split()

@@ -1,4 +1,4 @@
-"""The commands that look at config and store, as a user calls them."""
+"""The commands that look at the configuration and the store, as a user calls them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def store(work: Path, one_load: Path) -> Path:
     return Path(shutil.copyfile(one_load, work / "gpucost.duckdb"))
 
 
-def test_version_and_what_is_not_there_yet(work: Path) -> None:
+def test_version_and_missing_files_are_reported(work: Path) -> None:
     assert call("--version")[0] == f"gpucost {__version__}\n"
     _, err = call("config", "show")
     assert str(work / "gpucost.toml") in err
@@ -58,14 +58,14 @@ def test_version_and_what_is_not_there_yet(work: Path) -> None:
         assert "fix: gpucost collect prometheus" in call(*words, code=1)[1]
 
 
-def test_a_broken_config_is_told_by_every_command(work: Path) -> None:
+def test_broken_config_is_reported_by_every_command(work: Path) -> None:
     (work / "gpucost.toml").write_text("[idle]\nthreshold = 5\n")
     for command in ("config show", "store info", "sql 'select 1'", "report", "collect prometheus", "doctor"):
-        said = "".join(call(*shlex.split(command), code=1))
-        assert "idle.threshold" in said and "did you mean idle.threshold_percent?" in said, command
+        printed = "".join(call(*shlex.split(command), code=1))
+        assert "idle.threshold" in printed and "did you mean idle.threshold_percent?" in printed, command
 
 
-def test_store_info_has_what_is_empty_on_request(store: Path) -> None:
+def test_store_info_lists_empty_tables_on_request(store: Path) -> None:
     out, _ = call("store", "info")
     assert "main" in out and "scrape_gaps" not in out
     assert "scrape_gaps" in call("store", "info", "-v")[0]
@@ -79,7 +79,8 @@ def test_sql_in_every_format(store: Path) -> None:
     assert Path("out.md").read_text() == "| one |\n| --: |\n| 1 |\n"
 
 
-# What a command has loaded when it is done: of gpucost by its parts, and of what takes long to import. Less is welcome.
+# Modules loaded at the end of a command: modules of gpucost, and libraries with a long import. Fewer is
+# better.
 LOADED = {
     "--help": ("cli cli.app cli.main questions", ""),
     "sql 'select 1'": (
@@ -108,7 +109,7 @@ def loaded_after(fleet: Path, *commands: str) -> list[set[str]]:
     """The modules loaded after each command; one process runs them all."""
     code = (
         "import sys\nfrom gpucost.cli.main import main\n"
-        # the fleet is stored as attributed
+        # mark the fleet as already attributed
         "if len(sys.argv[1].split()) > 1:\n    from gpucost import attribute\n    attribute.is_current = lambda *_: True\n"
         f"for words in {[shlex.split(command) for command in commands]!r}:\n    sys.argv = ['gpucost', *words]\n"
         "    try:\n        main()\n    except SystemExit:\n        pass\n    print('loaded', *sys.modules, file=sys.stderr)\n"
@@ -123,8 +124,8 @@ def loaded_after(fleet: Path, *commands: str) -> list[set[str]]:
 @pytest.mark.parametrize(
     "words", ["--help", pytest.param("sql 'select 1'", marks=pytest.mark.slow), "report --month 2026-10"]
 )
-def test_a_command_loads_what_it_uses(words: str, fleet: Path) -> None:
-    # help after the other, which loads more, in the same process
+def test_command_loads_only_its_modules(words: str, fleet: Path) -> None:
+    # help last, in the same process: it loads more
     helps = [
         f"{name} --help"
         for name in ("report", "chargeback", "waste", "forecast", "whatif spot", "collect aws")

@@ -1,4 +1,4 @@
-"""How commands fail: one message, one fix, the exit code that belongs to it; and rows in every format."""
+"""Failing commands: one message, one fix, and the right exit code; and rows in every format."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def failed_query() -> StoreError:
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "said"),
+    ("raised", "code", "printed"),
     [
-        (lambda: StoreError("it broke", "mend it"), 1, "error: it broke\nfix: mend it\n"),
-        (lambda: UsageError("it broke", "mend it"), 2, "error: it broke\nfix: mend it\n"),
-        (lambda: IncompleteError("it broke", "mend it"), 4, "error: it broke\nfix: mend it\n"),
+        (lambda: StoreError("it broke", "start it"), 1, "error: it broke\nfix: start it\n"),
+        (lambda: UsageError("it broke", "start it"), 2, "error: it broke\nfix: start it\n"),
+        (lambda: IncompleteError("it broke", "start it"), 4, "error: it broke\nfix: start it\n"),
         (lambda: StoreError("it broke"), 1, "error: it broke\n"),
         (KeyboardInterrupt, 130, INTERRUPTED),
         (failed_query, 130, INTERRUPTED),
@@ -61,17 +61,19 @@ def failed_query() -> StoreError:
         (BrokenPipeError, 141, ""),
     ],
 )
-def test_how_a_command_ends(raised: Callable[[], BaseException], code: int, said: str) -> None:
-    assert run(raised) == (code, "data\n", said)
+def test_errors_have_their_exit_code_and_message(
+    raised: Callable[[], BaseException], code: int, printed: str
+) -> None:
+    assert run(raised) == (code, "data\n", printed)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_behind_stdout_is_one_line() -> None:
+def test_full_disk_behind_stdout_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "gpucost", "--version"]
-        said = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
+        printed = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False)
     error = b"error: cannot write to standard output: No space left on device\n"
-    assert (said.returncode, said.stderr) == (1, error)
+    assert (printed.returncode, printed.stderr) == (1, error)
 
 
 CTRL_C = """
@@ -85,24 +87,24 @@ main()
 """
 
 
-def test_ctrl_c_while_the_program_is_read() -> None:
-    said = subprocess.run([sys.executable, "-c", CTRL_C], stderr=subprocess.PIPE, check=False)
-    assert (said.returncode, said.stderr) == (130, b"error: interrupted\n")
+def test_ctrl_c_during_import() -> None:
+    printed = subprocess.run([sys.executable, "-c", CTRL_C], stderr=subprocess.PIPE, check=False)
+    assert (printed.returncode, printed.stderr) == (130, b"error: interrupted\n")
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("raised", "printed"),
     [
         (ZeroDivisionError("oh"), "error: unexpected ZeroDivisionError: oh"),
-        # a file that fails is no defect
+        # a failing file is not a defect of the program
         (FileNotFoundError(2, "No such file", "/srv/a\x1b"), "error: /srv/a\\u001b: No such file"),
     ],
 )
-def test_an_unexpected_error_is_one_line_and_a_traceback_only_on_request(
-    raised: Exception, said: str
+def test_unexpected_error_is_one_line_with_a_traceback_only_on_request(
+    raised: Exception, printed: str
 ) -> None:
     code, _, text = run(lambda: raised)
-    assert (code, text.splitlines()[0], "Traceback" in text) == (1, said, False)
+    assert (code, text.splitlines()[0], "Traceback" in text) == (1, printed, False)
     assert "Traceback" in run(lambda: raised, "-v")[2]
 
 
@@ -136,7 +138,7 @@ def test_rows_in_every_format(tmp_path: Path) -> None:
     for kind, begins in TEXTS.items():
         assert written(kind, tmp_path).startswith(begins)
     lines = written(RowFormat.table, tmp_path).splitlines()
-    # numbers on the right, line ends in text
+    # numbers are right-aligned, line breaks in text are escaped
     assert lines[2].index("12.500000000") + 12 == lines[0].index("cost") + 4 and lines[3].startswith(
         "two\\nlines"
     )
@@ -144,19 +146,19 @@ def test_rows_in_every_format(tmp_path: Path) -> None:
     assert str(first) == FIRST and second["cost"] is None
 
 
-def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
+def test_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_text("nothing to see", pipe)
-    assert os.read(reader, 100) == b"nothing to see"
+    write_text("some text", pipe)
+    assert os.read(reader, 100) == b"some text"
     RowsCall(format=RowFormat.parquet, target=pipe).write_rows(COLUMNS, ROWS)
     assert os.read(reader, 100_000).startswith(b"PAR1")
     os.close(reader)
     assert pipe.is_fifo()
 
 
-def test_a_link_keeps_pointing_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_symbolic_link_is_kept_and_no_temporary_file_remains(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     target, link, other = tmp_path / "there" / "report", tmp_path / "link", tmp_path / "other"
     target.write_text("old")
@@ -181,7 +183,7 @@ FORMATS = """
 
 
 @pytest.mark.parametrize("line", FORMATS.strip().splitlines())
-def test_rows_take_their_format_from_the_suffix_of_a_file(
+def test_rows_take_their_format_from_the_file_suffix(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, begins = line[:28].split(), line[28:]
@@ -198,20 +200,20 @@ def test_rows_take_their_format_from_the_suffix_of_a_file(
     assert file.read_text().startswith(begins)
 
 
-def test_options_of_all_commands_may_stand_before_the_command(
+def test_common_options_are_allowed_before_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def said(*words: str) -> str:
+    def printed(*words: str) -> str:
         return CliRunner().invoke(app, words).stderr
 
-    assert "store not found: above.duckdb" in said("--store", "above.duckdb", "store", "info").replace(
+    assert "store not found: above.duckdb" in printed("--store", "above.duckdb", "store", "info").replace(
         f"{tmp_path}/", ""
     )
-    assert "own.duckdb" in said("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")
-    assert "config file: none" in said("config", "show") and said("-q", "config", "show") == ""
-    assert "missing.toml" in said("--config", "missing.toml", "report")
+    assert "own.duckdb" in printed("--store", "above.duckdb", "store", "info", "--store", "own.duckdb")
+    assert "config file: none" in printed("config", "show") and printed("-q", "config", "show") == ""
+    assert "missing.toml" in printed("--config", "missing.toml", "report")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +221,7 @@ class TeamCall(TeamOption, PeriodOptions, RowsCall):
     pass
 
 
-def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_receives_the_values_of_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     calls: list[tuple[TeamCall, int]] = []
     program = typer.Typer()
@@ -244,7 +246,7 @@ def test_a_command_is_given_what_its_options_say(tmp_path: Path, monkeypatch: py
     assert "--store" not in CliRunner().invoke(program, ["--help"]).output
 
 
-def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
+def test_closed_pipe_exits_with_141(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
         "import typer\nfrom gpucost.cli.command import handle_errors\n"
@@ -258,5 +260,5 @@ def test_a_reader_that_left_a_real_pipe(tmp_path: Path) -> None:
         assert process.stderr
         process.stdout.readline()
         process.stdout.close()
-        said = process.stderr.read()
-        assert (process.wait(30), said) == (141, b"")
+        printed = process.stderr.read()
+        assert (process.wait(30), printed) == (141, b"")

@@ -1,4 +1,4 @@
-"""What the doctor finds, on servers that lack one thing each."""
+"""The doctor's findings about servers that lack one thing each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KSM = "kube-state-metrics"
 
 
 def words_of(text: str) -> dict[str, list[str]]:
-    """Lines of a name, an arrow and words."""
+    """Words by name, from lines of a name, an arrow and words."""
     return {name: words.split() for name, words in re.findall("^(.+) -> ?(.*)$", text, re.M)}
 
 
@@ -58,7 +58,7 @@ SIDECARS = '{"sidecar": [{"name": "a:10901", "lastError": null}, {"name": "b:109
 
 
 class Server:
-    """A server that holds series with other labels or values. `ago`: the hours since some metric ended, by cluster."""
+    """A server with series of other labels or values; `ago`: hours since a metric ended, by cluster."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Server:
         return {"version": "3.1.0", "storageRetention": "15d"}
 
     def ends(self, params: Mapping[str, str]) -> Any:
-        """As Prometheus answers `query_range`: each step at which a sample lies within five minutes."""
+        """The answer of Prometheus to `query_range`: the steps with a sample in the previous five minutes."""
         clusters = next((ends for metric, ends in self.ago.items() if metric in params["query"]), {"": 0})
         start, end, step = (int(params[name]) for name in ("start", "end", "step"))
         rows = []
@@ -114,14 +114,14 @@ def examine(server: Any, config: Config | None = None) -> list[SetupCheck]:
     return list(check_server(MAIN, config or Config(), NOW, server))
 
 
-def test_a_healthy_server_has_no_problem() -> None:
+def test_healthy_server_has_no_problem() -> None:
     checks = examine(Server())
     assert {check.status for check in checks} == {Status.ok}
     assert checks[0].found == "answers, version 3.1.0, keeps 15d"
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=lambda need: str(need.metric))
-def test_each_metric_that_is_missing_is_named(need: Any) -> None:
+def test_each_missing_metric_is_named(need: Any) -> None:
     ((subject, check),) = Server(f"{need.metric} ->").problems().items()
     assert (subject, check.status is Status.fail) == (need.metric, need.essential)
 
@@ -135,7 +135,7 @@ POD_TEAMS = Config(team_labels=TeamLabels(pod="my-team/name"))
 BOTH_TEAMS = Config(team_labels=TeamLabels(pod="my-team/name", namespace="team"))
 GATHERED = Config(teams=[Team(name="a", labels={"squad": ["x"]})])
 ALLOWED = f"{KSM} --metric-labels-allowlist=pods=[my-team/name"
-# labels and values of metrics that are not as HEALTHY has them, the only problem, and what is found or how it is fixed
+# labels and values that differ from HEALTHY, the only problem, and the finding or its fix
 LACKS = text_rows(f"""
 kube_pod_info -> pod uid | | fail kube_pod_info | has no label node
 kube_pod_info -> pod node | | warn kube_pod_info: uid | has no label uid
@@ -151,7 +151,7 @@ FAILING = [
     (Server("", f"{GPU_REQUESTS} ->"), f"warn {REQUESTS}", "no pod requested a GPU"),
     (Server(f"{REQUESTS} ->", f"{GPU_REQUESTS} ->"), f"fail {REQUESTS}", "no GPU is allocated"),
     (Server("", f"{UNLISTED_REQUESTS} -> npu"), f"warn {REQUESTS}: others", "npu: unknown to gpucost"),
-    # no fix installs an exporter that runs
+    # a running exporter does not need to be installed
     (Server(f"{UTIL} ->", f"{_DCGM} -> DCGM_FI_DEV_GPU_TEMP"), f"fail {UTIL}", activity_fix(UTIL)),
     (Server(ago={"kube": {"": 72}}), f"fail {KSM}", "silent since 2026-10-29T00:0"),
     (Server(ago={UTIL: {"": 72}}), f"fail {UTIL}", "unmeasured since then"),
@@ -176,13 +176,13 @@ FAILING += [(Server(labels, values), subject, text) for labels, values, subject,
 @pytest.mark.parametrize(
     ("server", "subject", "text"), FAILING, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_what_a_server_lacks_is_found_and_has_a_fix(server: Server, subject: str, text: str) -> None:
+def test_missing_data_of_a_server_is_found_and_has_a_fix(server: Server, subject: str, text: str) -> None:
     (check,) = server.problems().values()
     assert f"{check.status.value} {check.subject}" == subject
     assert check.fix == text or text in check.found
 
 
-def test_reservations_have_annotations_of_their_own() -> None:
+def test_reservations_need_their_own_annotations() -> None:
     reserved = f"{RESERVATIONS} -> namespace resource"
     assert Server(reserved).problems()["kube_pod_annotations"].fix == (
         f"{KSM} --metric-annotations-allowlist=pods=[gpu-fraction,gpu-memory,gpu-fraction-num-devices]"
@@ -200,31 +200,31 @@ def test_reservations_have_annotations_of_their_own() -> None:
         Server(ago=TWO_CLUSTERS, config=Config(clusters=[ClusterHours(name="b", until=NOW)])),
     ],
 )
-def test_what_is_no_problem(server: Server) -> None:
+def test_harmless_differences_are_not_problems(server: Server) -> None:
     assert not server.problems()
 
 
 @pytest.mark.parametrize(
-    ("hours", "status", "told"),
+    ("hours", "status", "age"),
     [(12, Status.warn, "12 hours"), (72, Status.fail, "3 days"), (4800, Status.fail, "200 days")],
 )
-def test_data_that_ends_in_the_past_is_one_finding(hours: float, status: Status, told: str) -> None:
+def test_data_that_ends_in_the_past_is_one_finding(hours: float, status: Status, age: str) -> None:
     server = Server(ago={"kube": {"a": hours}, UTIL: {"a": hours + 0.05}})
     ((subject, check),) = server.problems().items()
     assert (subject, check.status) == ("time", status)
-    assert re.fullmatch(rf"data ends at \S+Z \({told} ago\); the day before that was checked", check.found)
+    assert re.fullmatch(rf"data ends at \S+Z \({age} ago\); the day before that was checked", check.found)
     end = (NOW - timedelta(hours=hours)).timestamp()
     assert all(abs(int(looked) - end) <= 600 for looked in server.looked)
 
 
-def test_a_silence_of_minutes_is_looked_at_as_now() -> None:
+def test_silence_of_minutes_is_checked_as_current() -> None:
     server = Server(ago={"kube": {"": 0.1}})
     (time,) = [check.found for check in examine(server) if check.subject == "time"]
     assert time == "checked at 2026-11-01T00:00:00Z and the day before, data until then"
     assert len(server.looked) == 1
 
 
-def test_answers_in_part_fail_unless_they_are_accepted() -> None:
+def test_partial_answers_fail_unless_accepted() -> None:
     accepted = PrometheusSource(name="main", partial_response="accept")
     checks = check_server(accepted, Config(), NOW, Server())
     assert [check.subject for check in checks if check.status is not Status.ok] == ["partial_response"]
@@ -239,13 +239,13 @@ def test_answers_in_part_fail_unless_they_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("fact", NODE_FACTS, ids=lambda fact: str(fact.name))
-def test_each_fact_about_nodes_that_no_label_tells(fact: Any) -> None:
+def test_each_node_fact_without_a_label_is_named(fact: Any) -> None:
     left = " ".join({*HEALTHY["kube_node_labels"]} - {*fact.labels})
     missing = [f"kube_node_labels: {fact.name}"] if fact.common else []
     assert list(Server(f"kube_node_labels -> {left}").problems()) == missing
 
 
-def test_what_labels_are_read_is_known() -> None:
+def test_labels_read_by_stages_are_known_to_the_doctor() -> None:
     files = [
         file
         for stage in ("inventory", "price")
@@ -257,14 +257,14 @@ def test_what_labels_are_read_is_known() -> None:
     assert read == {label for fact in NODE_FACTS for label in fact.labels}
 
 
-def test_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[PrometheusClient] = []
     monkeypatch.setattr(PrometheusClient, "close", lambda client: closed.append(client))
     (check,) = check_server(PrometheusSource(url="http://127.0.0.1:1"), Config(), NOW)
     assert check.status is Status.fail and len(closed) == 1
 
 
-def test_the_command_ends_with_1_and_gives_a_fix_for_each_problem(
+def test_command_exits_with_1_and_gives_a_fix_for_each_problem(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")

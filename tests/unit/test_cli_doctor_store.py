@@ -1,4 +1,4 @@
-"""What the doctor finds in the store, in the names of clusters, and in prices."""
+"""The doctor's findings about the store, the names of clusters, and prices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.test_cli_doctor import MAIN, NOW
 
 
 @pytest.mark.usefixtures("own_migrations")
-def test_the_store(tmp_path: Path) -> None:
+def test_state_of_the_store(tmp_path: Path) -> None:
     config = Config(store=tmp_path / "gpucost.duckdb", prometheus=[MAIN])
     assert [check.fix for check in check_store(config, NOW)] == ["gpucost collect prometheus"]
     with Store(config.store).write() as con:
@@ -48,7 +48,7 @@ accept = [
 ]"""
 
 
-def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
+def test_cluster_names_without_series_are_reported(tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text(NAMED)
     config = load_config(tmp_path, environ={}, cwd=tmp_path)
     with Store(config.store).write():
@@ -65,7 +65,7 @@ def test_names_of_clusters_that_no_series_has(tmp_path: Path) -> None:
     ]
 
 
-def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:
+def test_broken_or_missing_price_book_fails(tmp_path: Path) -> None:
     book = tmp_path / "prices.csv"
     config = Config(store=tmp_path / "none.duckdb", prices=Prices(book=book))
     assert [check.status for check in check_prices(config, NOW)] == [Status.fail]
@@ -75,7 +75,7 @@ def test_a_price_book_that_is_broken_or_missing(tmp_path: Path) -> None:
     assert [(check.status, check.found) for check in check_prices(config, NOW)] == [(Status.ok, "1 prices")]
 
 
-# 200 and 30 days old; the first is not what the node has at last
+# 200 and 30 days old; the first row is not the node's last price
 PRICED = """
 INSERT INTO node_prices SELECT node, hour, hour + 1, 1, source, as_of, NULL FROM (VALUES
     (1, 0, 'catalog',      '2025-06-20'::DATE),
@@ -86,7 +86,7 @@ INSERT INTO node_prices SELECT node, hour, hour + 1, 1, source, as_of, NULL FROM
     (5, 1, 'bill',         '2026-04-15')) AS rows(node, hour, source, as_of)"""
 
 
-def test_how_old_the_prices_are_that_nodes_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_of_the_last_node_prices_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(store=tmp_path / "gpucost.duckdb")
     monkeypatch.setattr(pipeline, "attribute", lambda *_: None)
     with Store(config.store).write() as con:

@@ -1,4 +1,4 @@
-"""`gpucost explain node`: the prices that fit a node, why one won, and the words for a node that is not there."""
+"""`gpucost explain node`: matching prices, the reason for the winner, and errors for unknown nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ gpu_model = "H200"
 
 @pytest.fixture(scope="module")
 def filled(module_path: Path) -> Path:
-    """Nodes are put into the store by hand here: inventory would find none."""
+    """A store with handmade nodes, because inventory would not find any."""
     (module_path / "gpucost.toml").write_text(CONFIG)
     (module_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
     spot = NODE | {"node_id": 2, "node": "s1", "capacity_type": "spot"}
@@ -73,7 +73,7 @@ def answered(*options: str) -> Any:
     return json.loads(explain(*options, "--format", "json")[0])
 
 
-def test_the_steps_from_the_winner_to_the_price(folder: Path) -> None:
+def test_steps_from_the_winner_to_the_price(folder: Path) -> None:
     answer = answered(*N1)
     names = "at price_source price_per_hour price_per_gpu_hour currency"
     assert cells([answer], names) == text_rows("2026-10-01T23:59:59.999Z | price_book | 14.0 | 1.75 | USD")
@@ -97,13 +97,13 @@ x 1.25  1 EUR in USD on 2026-10-01: 20
 x 0.7  30 % off, [[prices.discounts]] 1: instance_family = p4d: 14"""
 
 
-def test_the_table_says_why_one_won(folder: Path) -> None:
+def test_table_gives_the_reason_of_the_winner(folder: Path) -> None:
     text = explain(*N1)[0]
     assert [line for line in TABLE.strip().splitlines() if line not in text] == []
     assert text.endswith("14 USD per node-hour, 1.75 per GPU-hour\n")
 
 
-def test_which_purchase_option_comes_first_is_said(folder: Path) -> None:
+def test_preferred_purchase_option_is_named(folder: Path) -> None:
     book = [",,,p4d.24xlarge,reserved,10,EUR,,,", ",,,p4d.24xlarge,on_demand,20,EUR,,,"]
     (folder / "prices.csv").write_text("\n".join([HEADER, *book]))
     with Store(folder / "gpucost.duckdb").write() as con:
@@ -145,6 +145,6 @@ s1 --at 2026-10-03 | 1 | was not up at 2026-10-03T00:00:00Z
 s1 --at noon | 2 | --at 'noon' is not a date or time"""
 
 
-@pytest.mark.parametrize(("options", "code", "said"), text_rows(REFUSED))
-def test_what_cannot_be_explained_is_said(folder: Path, options: str, code: str, said: str) -> None:
-    assert said in explain(*options.split(), code=int(code))[1]
+@pytest.mark.parametrize(("options", "code", "message"), text_rows(REFUSED))
+def test_unknown_nodes_and_times_are_refused(folder: Path, options: str, code: str, message: str) -> None:
+    assert message in explain(*options.split(), code=int(code))[1]

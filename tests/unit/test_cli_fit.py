@@ -23,7 +23,7 @@ ROWS = (
 
 
 def table(width: int | None, weights: list[int]) -> list[str]:
-    """The lines of the table below the page's title, and what is said of it."""
+    """The lines of the table below the page's title, including the remark."""
     units: tuple[Unit, ...] = ("price", "text", "text", "text", "text")
     columns = tuple(
         Column(name, unit, 4, weight) for name, unit, weight in zip(COLUMNS, units, weights, strict=True)
@@ -41,7 +41,7 @@ def table(width: int | None, weights: list[int]) -> list[str]:
     ("width", "weights", "left_out"),
     [(80, [0, 0, 0, 2, 3], ["Why", "Note"]), (82, [0, 0, 0, 1, 2], ["Note"])],
 )
-def test_the_heaviest_column_goes_first_and_is_named(
+def test_heaviest_column_is_left_out_first_and_named(
     width: int, weights: list[int], left_out: list[str]
 ) -> None:
     assert table(None, [0] * 5) == table(120, [0] * 5)
@@ -51,11 +51,11 @@ def test_the_heaviest_column_goes_first_and_is_named(
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
-def test_lines_are_no_longer_than_the_width(width: int) -> None:
+def test_lines_fit_the_width(width: int) -> None:
     assert max(map(len, table(width, [0, 0, 0, 0, 1]))) <= width
 
 
-def test_texts_break_between_words_and_only_then_within() -> None:
+def test_texts_break_between_words_before_within_words() -> None:
     lines = [line.split() for line in table(46, [0, 0, 0, 2, 2])[1:-1]]
     assert lines[:4] == [
         ["$1.2500", "eu-north1", "gpu-h100-sxm_8gpu-"],
@@ -65,7 +65,7 @@ def test_texts_break_between_words_and_only_then_within() -> None:
     ]
 
 
-def test_width_is_that_of_columns_or_none_into_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_is_columns_or_unlimited_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "93")
     assert line_width() == line_width(Path("out.txt")) == 93
     monkeypatch.delenv("COLUMNS")
@@ -81,5 +81,5 @@ def test_prices_fit_the_terminal(width: int, nowhere: Path, monkeypatch: pytest.
     out, _ = call("prices", "a3-highgpu-8g", "--all-regions")
     assert max(map(len, out.splitlines())) <= width
     assert "As of" in out and "Per GPU-h" in out
-    # 2025-06-30 is over 90 days ago: its age stands with it, however narrow the terminal
+    # 2025-06-30 is over 90 days ago: its age is shown at any width
     assert "2025-06-30" not in out or ("(509d)" in out and "are over 90 days old" in out)

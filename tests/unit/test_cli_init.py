@@ -1,4 +1,4 @@
-"""`gpucost init` finds out what it can, asks for the rest, and writes a file that loads."""
+"""`gpucost init` detects settings, prompts for the rest, and writes a valid configuration."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PAGES: dict[str, object] = {
 
 def serve(fake: Fake, pages: dict[str, object], status: int = 200) -> str:
     def page(question: Question) -> Reply:
-        asked = question.path.partition("?")[0]
-        data = next((data for path, data in pages.items() if asked.endswith(path)), None)
+        requested = question.path.partition("?")[0]
+        data = next((data for path, data in pages.items() if requested.endswith(path)), None)
         return Reply(status if data else 404, {"status": "success", "data": data})
 
     fake.trick = page
@@ -36,7 +36,7 @@ def work(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return nowhere
 
 
-def test_what_is_found_is_written(work: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detected_settings_are_written(work: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     prometheus = serve(fake, PAGES)
     monkeypatch.setenv("PROMETHEUS_URL", prometheus + "/")
     out, err = call("init")
@@ -51,14 +51,14 @@ def test_what_is_found_is_written(work: Path, fake: Fake, monkeypatch: pytest.Mo
     assert config.store == work / "gpucost.duckdb"
 
 
-def test_yes_takes_the_default_where_nothing_is_found(work: Path) -> None:
+def test_yes_takes_the_default_if_no_server_is_found(work: Path) -> None:
     _, err = call("init", "--yes")
     assert "found no Prometheus" in err
     assert "by default after 15 days" in err
     assert load_config(environ={}, cwd=work).prometheus[0].url == discover.LOCAL
 
 
-def test_a_given_url_and_store_and_file(work: Path) -> None:
+def test_given_url_store_and_file_are_written(work: Path) -> None:
     odd = ("--store", 'odd "name".duckdb', "--config", "etc/costs.toml")
     call("init", "--url", "https://prometheus.example.invalid/", *odd)
     config = load_config(Path("etc/costs.toml"), environ={}, cwd=work)
@@ -66,14 +66,12 @@ def test_a_given_url_and_store_and_file(work: Path) -> None:
     assert config.store == work / "etc" / 'odd "name".duckdb'
 
 
-def test_a_server_that_wants_a_login_counts_as_found_and_something_else_does_not(
-    work: Path, fake: Fake
-) -> None:
+def test_server_with_a_login_is_found_and_another_service_is_not(work: Path, fake: Fake) -> None:
     assert "needs a login" in call("init", "--url", serve(fake, PAGES, 401))[1]
     assert discover.probe(serve(fake, {"/api/v1/query": "hello"})) is None
 
 
-def test_nothing_is_overwritten_without_force(work: Path) -> None:
+def test_existing_file_is_kept_without_force(work: Path) -> None:
     (work / "gpucost.toml").write_text("# mine")
     assert "--force" in call("init", "--yes", code=1)[1]
     assert (work / "gpucost.toml").read_text() == "# mine"
@@ -81,7 +79,7 @@ def test_nothing_is_overwritten_without_force(work: Path) -> None:
     assert (work / "gpucost.toml").read_text() != "# mine"
 
 
-def test_a_url_that_cannot_be_used_is_refused_and_no_password_told(work: Path) -> None:
+def test_invalid_url_is_refused_without_showing_the_password(work: Path) -> None:
     assert "http://" in call("init", "--url", "prometheus:9090", code=1)[1]
     assert not (work / "gpucost.toml").exists()
     out, err = call("init", "--url", "http://user:sek/r@et@127.0.0.1:1", code=1)
@@ -89,7 +87,7 @@ def test_a_url_that_cannot_be_used_is_refused_and_no_password_told(work: Path) -
     assert "sek" not in out + err and "r@et" not in out + err
 
 
-def test_candidates_and_time_zones_of_the_surroundings(tmp_path: Path) -> None:
+def test_candidates_and_time_zone_come_from_the_environment(tmp_path: Path) -> None:
     found = discover.candidates({"PROMETHEUS_URL": "prom:9090/", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert found[:2] == ["http://prom:9090", discover.LOCAL]
     assert set(discover.IN_CLUSTER) < set(found)

@@ -1,4 +1,4 @@
-"""Tables of `gpucost unit`: what was asked for stands in 80 columns, and a period that holds nothing says so."""
+"""Tables of `gpucost unit`: prices fit into 80 columns, and an empty period is reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(view: UnitView, width: int | None = None, most: int | None = None) -> 
     return render(document(view, most=most), width, color=False)
 
 
-def test_tables_of_units_keep_prices_the_dearest_rows_and_local_moments() -> None:
+def test_unit_tables_keep_prices_most_expensive_rows_and_local_times() -> None:
     view = view_of("Cost per million tokens", [TOKENS], totals={"cost": Decimal("2624.98")})
     narrow = table(view, 80)
     assert "Per million" in narrow and "$0.6837" in narrow and "3,012,918,480" not in narrow
@@ -41,7 +41,7 @@ def test_tables_of_units_keep_prices_the_dearest_rows_and_local_moments() -> Non
     view = view_of("Cost", rows)
     text = table(view, most=2)
     assert "job-8" in text and "job-7" not in text and "and 7 more" in text
-    # nobody has one
+    # all rows lack a status
     assert "Status" not in text
     assert "job-1" in render_rows(*document(view).flat, RowFormat.csv)
     view = view_of("Cost", [{"epoch": 1, "from": "2026-10-12T22:30:00Z"}], "Europe/Berlin")

@@ -1,4 +1,4 @@
-"""Whatever a server answers: what was answered, or an error in words; nothing else."""
+"""Damaged server answers are either read correctly or refused with a readable error."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.unit.mutations import mutations
 
 Rows = list[tuple[dict[str, str], int, float]]
 AT = 1_700_000_000
-NASTY = 'é☃𝄞\n\t"a\\]]},{"metric":{"values":[[1,"2"]],[-1,{,'  # what answers are parted by, and escapes
+NASTY = 'é☃𝄞\n\t"a\\]]},{"metric":{"values":[[1,"2"]],[-1,{,'  # separators of answers, and escapes
 LABELS = {"__name__": "m", "namespace": "ml", "values": NASTY, "metric": "", "UUID": "GPU-1"}
 
 
 def matrix(values: str, before: str = "", indent: int | None = None) -> bytes:
-    """Three series of these values, each a second later; a millisecond apart from the second value on."""
+    """Three series of these values, each a second later; values of a series are a millisecond apart."""
     result = [
         {
             "metric": {**LABELS, "pod": f"p-{n}"},
@@ -59,7 +59,7 @@ def read(text: bytes, draw: random.Random) -> Rows:
         size = draw.choice([1, 7, 100, 1 << 20])
         reader.feed(text[at : at + size])
         if draw.random() < 0.2:
-            reader._take_in()  # as if a MiB had come together
+            reader._take_in()  # as if a MiB had been received
         at += size
     answer = reader.finish()
     columns = zip(answer.series_index.tolist(), answer.ts_ms.tolist(), answer.values.tolist(), strict=True)
@@ -67,7 +67,7 @@ def read(text: bytes, draw: random.Random) -> Rows:
 
 
 def slow_reading(text: bytes) -> Rows | None:
-    """What json.loads makes of it, slowly; None where it is no matrix."""
+    """The slow result of json.loads; None if the text is not a matrix."""
     try:
         document = json.loads(text.decode())
         assert document["status"] == "success" and document["data"]["resultType"] == "matrix"
@@ -88,7 +88,7 @@ def slow_reading(text: bytes) -> Rows | None:
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_a_matrix_is_read_as_it_stands_or_not_at_all(count: int) -> None:
+def test_matrix_is_read_correctly_or_refused(count: int) -> None:
     draw = random.Random(count)
     right = 0
     for number, answer in enumerate(ANSWERS):
@@ -100,7 +100,7 @@ def test_a_matrix_is_read_as_it_stands_or_not_at_all(count: int) -> None:
                 continue
             assert repr(rows) == repr(slow_reading(text)), text
             right += 1
-    assert right > count / 4  # a digit more or less is no error
+    assert right > count / 4  # a digit more or less is still valid
 
 
 VECTOR = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000.1,"60"]}]}}'
@@ -118,7 +118,7 @@ MOVED = b"HTTP/1.1 302 Found\r\nLocation: http://login.example/\r\nContent-Lengt
 
 
 def wires(body: bytes) -> list[bytes]:
-    """A body as servers send it: plain, packed, and in chunks."""
+    """A body in the forms sent by servers: plain, compressed, and in chunks."""
     zipped = gzip.compress(body)
     return [
         HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body),
@@ -129,17 +129,17 @@ def wires(body: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("body", "ask"), ASKS, ids=["matrix", "value", "data", "names"])
-def test_a_client_answers_or_says_why_not_in_words(fake: Fake, body: bytes, ask: Ask, count: int) -> None:
+def test_client_answers_or_gives_a_readable_error(fake: Fake, body: bytes, ask: Ask, count: int) -> None:
     left: Iterator[bytes] = iter(())
 
     def send(question: Question) -> bool:
-        """The next of the wires as it is, status line, headers and all, before the server hangs up."""
+        """Send the next raw response, then close the connection."""
         question.handler.close_connection = True
         question.handler.wfile.write(next(left))
         return True
 
     fake.trick = send
-    # a busy machine may take its time over what is whole
+    # on a busy machine, a complete answer may take its time
     hasty, patient = (
         PrometheusClient(
             PrometheusSource(url=fake.url, timeout_seconds=timeout, max_response_seconds=timeout),

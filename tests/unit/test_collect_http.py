@@ -1,4 +1,4 @@
-"""How a collect meets servers that refuse, limit, lie or fall over."""
+"""Collecting from servers that refuse, limit, return wrong answers or fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.unit.fake_server import (
 )
 
 
-def test_what_is_missing_is_named_with_the_fix(fake: Fake, tmp_path: Path) -> None:
+def test_missing_metrics_are_named_with_the_fix(fake: Fake, tmp_path: Path) -> None:
     result = collect(fake, tmp_path)
     assert result.ok and blocks(tmp_path) == FULL
     findings = {finding.code: finding for finding in result.findings}
@@ -62,7 +62,7 @@ def one_shard(question: Question) -> Reply | None:
         pytest.param(one_shard, marks=pytest.mark.slow),
     ],
 )
-def test_422_gets_smaller_questions_down_to_shards(fake: Fake, tmp_path: Path, trick: Trick) -> None:
+def test_422_leads_to_smaller_queries_down_to_shards(fake: Fake, tmp_path: Path, trick: Trick) -> None:
     fake.trick = trick
     assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
 
@@ -75,7 +75,7 @@ def test_422_without_end_is_a_failed_window(fake: Fake, tmp_path: Path) -> None:
     assert failed.command == f"gpucost collect prometheus --source {fake.url} {period}"
 
 
-def test_passing_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
+def test_temporary_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
     failed: set[tuple[str, int]] = set()
     kinds, met = cycle(["429", "503", "500", "drop", "truncate", "length"]), Counter[str]()
 
@@ -101,7 +101,7 @@ def test_passing_failures_are_retried(fake: Fake, tmp_path: Path) -> None:
     assert blocks(tmp_path) == FULL and len(met) == 6
 
 
-def test_a_window_that_fails_is_reported_and_the_others_go_on(fake: Fake, tmp_path: Path) -> None:
+def test_failed_window_is_reported_and_the_others_continue(fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: question.holds_third_hour and failure(500, "disk on fire")
     (failed,) = collect(fake, tmp_path, max_samples=1000).failed_windows
     assert "disk on fire" in failed.error and "tried 3 times" in failed.error
@@ -119,7 +119,7 @@ https: | does not speak TLS | http://"""
 
 
 @pytest.mark.parametrize(("url", "message", "fix"), text_rows(UNREACHED))
-def test_who_cannot_be_reached(fake: Fake, tmp_path: Path, url: str, message: str, fix: str) -> None:
+def test_unreachable_servers_are_named(fake: Fake, tmp_path: Path, url: str, message: str, fix: str) -> None:
     with pytest.raises(SourceError, match=message) as caught:
         collect(Fake(fake.url.replace("http:", url) if url == "https:" else url), tmp_path)
     assert fix in str(caught.value.fix) and not (tmp_path / "s.duckdb").exists()
@@ -148,7 +148,7 @@ def test_refusals_are_one_clear_error(fake: Fake, tmp_path: Path, reply: Reply, 
     assert message in caught.value.message and len(fake.queries) == 1
 
 
-def test_credentials_are_sent_and_never_kept(
+def test_credentials_are_sent_and_never_stored(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = tmp_path / "token"
@@ -171,7 +171,7 @@ def test_credentials_are_sent_and_never_kept(
     assert fake.headers[-1]["Authorization"] == "Basic dTpw"
 
 
-def test_a_server_without_label_values_is_asked_for_every_metric(fake: Fake, tmp_path: Path) -> None:
+def test_server_without_label_values_is_queried_for_every_metric(fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: question.query == "label/__name__" and Reply(404, "404 page not found")
     assert collect(fake, tmp_path, 1).ok
     assert any(query.startswith("kube_job_owner") for query in fake.queries)
@@ -179,7 +179,7 @@ def test_a_server_without_label_values_is_asked_for_every_metric(fake: Fake, tmp
     assert phases and all('phase=~"Pending|Succeeded|Failed"' in query for query in phases)
 
 
-def test_a_server_without_the_exporters_gets_the_fix(fake: Fake, tmp_path: Path) -> None:
+def test_server_without_the_exporters_gets_the_fix(fake: Fake, tmp_path: Path) -> None:
     vector = Reply(200, b'{"status": "success", "data": {"resultType": "vector", "result": []}}')
     fake.trick = lambda question: (
         question.query not in ("label/__name__", "label/namespace", "vector(1)")
@@ -216,7 +216,7 @@ def test_closing_ends_a_pause(fake: Fake) -> None:
     assert len(fake.queries) == 1
 
 
-def test_a_server_is_waited_for_as_long_as_it_asks(fake: Fake) -> None:
+def test_retry_after_of_the_server_is_respected(fake: Fake) -> None:
     fake.trick = lambda _: BUSY
     pauses: list[float | None] = []
 
@@ -251,7 +251,7 @@ def test_ctrl_c_does_not_wait_for_a_silent_server(fake: Fake, tmp_path: Path) ->
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        # a run started in the background hands on that SIGINT is ignored
+        # processes started in the background inherit an ignored SIGINT
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:

@@ -1,4 +1,4 @@
-"""Servers that answer in part, without end, or in another language: nothing of it is taken for the truth, or for ever."""
+"""Partial, endless and malformed answers: never accepted as complete, never waited for without limit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ASKS: list[Ask] = [
 
 @pytest.fixture
 def open_client(fake: Fake) -> Callable[..., Any]:
-    """Makes a client of a server that answers by a trick."""
+    """Make a client of a server with scripted answers."""
 
     @contextmanager
     def client(trick: Trick, retries: Retries = ONCE, **settings: Any) -> Iterator[PrometheusClient]:
@@ -66,7 +66,7 @@ Open = Callable[..., Any]
 
 
 def adding(**more: Any) -> Trick:
-    """Answers as ever, with more beside the data."""
+    """The usual answer, with more fields next to the data."""
     return lambda question: Reply(200, question.document(**more))
 
 
@@ -78,7 +78,7 @@ PARTIAL: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_partial_answer_is_none_unless_it_is_accepted(
+def test_partial_answer_is_refused_unless_accepted(
     ask: Ask, open_client: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     for more in PARTIAL:
@@ -96,28 +96,26 @@ def test_a_partial_answer_is_none_unless_it_is_accepted(
 
 
 @pytest.mark.parametrize("settings", [{}, {"partial_response": "accept"}])
-def test_a_partial_list_of_names_is_none(settings: dict[str, Any], open_client: Open) -> None:
+def test_partial_list_of_names_is_ignored(settings: dict[str, Any], open_client: Open) -> None:
     for is_partial, names in ((True, None), (False, {"ml"})):
         with open_client(adding(isPartial=is_partial), **settings) as client:
             assert client.label_values("namespace", T0, T0) == names
 
 
-def test_servers_are_asked_not_to_answer_in_part(open_client: Open) -> None:
+def test_partial_answers_are_denied_in_every_request(open_client: Open) -> None:
     paths: list[str] = []
     for settings in ({}, {"partial_response": "accept"}):
         with open_client(lambda question: paths.append(question.path), **settings) as client:
             for ask in ASKS:
                 ask(client)
             client.label_values("namespace", T0, T0)
-            client.matrix("m", f"m{{{one_of('pod', ['x' * 5000])}}}[60000ms]", T0)  # a form
+            client.matrix("m", f"m{{{one_of('pod', ['x' * 5000])}}}[60000ms]", T0)  # long enough for a form
     denied = ["partial_response=false" in path and "deny_partial_response=1" in path for path in paths]
     assert denied == [True] * 5 + [False] * 5
     assert all("max_source_resolution=0s" in path for path in paths)
 
 
-def test_parameters_that_a_server_refuses_are_left_out_and_samples_from_the_future_are_garbled(
-    open_client: Open,
-) -> None:
+def test_refused_parameters_are_left_out_and_samples_from_the_future_are_garbled(open_client: Open) -> None:
     refusal = Reply(
         400, b'{"error": {"message": "Unknown name \\"partial_response\\": Cannot bind query parameter."}}'
     )
@@ -140,7 +138,7 @@ MISSING = "cannot fetch query results from vmstorage nodes: cannot perform searc
         ("query processing would load too many samples into memory in query execution", True),
     ],
 )
-def test_422_of_a_missing_store_is_not_too_much(text: str, is_too_much: bool, open_client: Open) -> None:
+def test_422_of_a_missing_store_is_a_partial_answer(text: str, is_too_much: bool, open_client: Open) -> None:
     refused = pytest.raises(
         SourceError, match="the answer is too large for" if is_too_much else "partial answer"
     )
@@ -151,12 +149,12 @@ def test_422_of_a_missing_store_is_not_too_much(text: str, is_too_much: bool, op
 
 @cache
 def bomb() -> bytes:
-    """400 MiB of spaces, of which gzip makes a thousandth."""
+    """400 MiB of spaces, which gzip compresses to a thousandth."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return b"".join(packer.compress(b" " * (1 << 20)) for _ in range(400)) + packer.flush()
 
 
-def test_a_server_that_answers_for_samples_alone_is_asked_for_them(fake: Fake, tmp_path: Path) -> None:
+def test_server_without_range_queries_is_queried_for_samples(fake: Fake, tmp_path: Path) -> None:
     fake.trick = lambda question: "query_range" in question.path and failure(404, "no such thing")
     assert collect(fake, tmp_path).ok and blocks(tmp_path) == FULL
     counts = [query for query in fake.queries if query.startswith("count_over_time(kube")]
@@ -165,7 +163,7 @@ def test_a_server_that_answers_for_samples_alone_is_asked_for_them(fake: Fake, t
 
 @pytest.mark.ci
 @pytest.mark.parametrize("ask", ASKS[:2])
-def test_a_bomb_of_gzip_takes_no_memory(ask: Ask, open_client: Open) -> None:
+def test_gzip_bomb_takes_no_memory(ask: Ask, open_client: Open) -> None:
     with open_client(lambda _: Reply(200, bomb(), {"Content-Encoding": "gzip"})) as client:
         client.connect  # noqa: B018 (brings pandas)
         tracemalloc.start()
@@ -180,8 +178,8 @@ def test_a_bomb_of_gzip_takes_no_memory(ask: Ask, open_client: Open) -> None:
 
 @pytest.mark.parametrize("ask", ASKS[:2])
 @pytest.mark.parametrize("status", [None, "200 OK", "500 Broken"])
-def test_a_slow_drip_ends_in_time(ask: Ask, status: str | None, open_client: Open) -> None:
-    """Of a head without end, of a body, and of an error's."""
+def test_slow_drip_ends_in_time(ask: Ask, status: str | None, open_client: Open) -> None:
+    """Of an endless head, of a body, and of an error body."""
 
     def drip(question: Question) -> bool:
         question.handler.close_connection = True
@@ -204,7 +202,7 @@ def test_a_slow_drip_ends_in_time(ask: Ask, status: str | None, open_client: Ope
 @pytest.mark.parametrize(
     "beginning", [b'{"status":"error","error":"disk \\u001b[31mon fire","more":"', b"disk on fire "]
 )
-def test_of_an_error_only_the_beginning_is_read(ask: Ask, beginning: bytes, open_client: Open) -> None:
+def test_only_the_beginning_of_an_error_is_read(ask: Ask, beginning: bytes, open_client: Open) -> None:
     mib = 0
 
     def endless(question: Question) -> bool:
@@ -232,14 +230,14 @@ GARBLED = [
 
 @pytest.mark.parametrize("ask", ASKS[:2])
 @pytest.mark.parametrize("body", GARBLED)
-def test_a_garbled_answer_is_asked_for_again_and_then_named(ask: Ask, body: bytes, open_client: Open) -> None:
+def test_garbled_answer_is_retried_and_then_named(ask: Ask, body: bytes, open_client: Open) -> None:
     with open_client(lambda _: Reply(200, body), QUICK) as client:
         with pytest.raises(SourceError, match=r"(the answer .*|middle of an answer) \(tried 3 times\)"):
             ask(client)
         assert client.label_values("x", T0, T0) is None
 
 
-def test_series_that_come_twice_and_in_disorder_count_once(fakes: Callable[[], Fake], tmp_path: Path) -> None:
+def test_repeated_and_unordered_series_count_once(fakes: Callable[[], Fake], tmp_path: Path) -> None:
     def shuffle(question: Question) -> Reply | None:
         if not question.is_range:
             return None

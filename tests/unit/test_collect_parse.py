@@ -1,4 +1,4 @@
-"""The JSON reader: the same samples as json.loads, however the bytes arrive."""
+"""The JSON reader: the same samples as json.loads, for any split of the bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plain(result: Series) -> Flat:
         st.decimals(0, 99999, places=2).map(str) | st.integers(0, 99_999_999).map(str), min_size=1
     )
 )
-def test_quick_numbers_are_those_of_float(values: list[str]) -> None:
+def test_fast_numbers_equal_float(values: list[str]) -> None:
     text = (
         ",".join(f'[{1_700_000_000 + i}.{i % 1000:03d},"{v}"]' for i, v in enumerate(values))[1:-2].encode()
         + b'"'
@@ -64,7 +64,7 @@ def test_quick_numbers_are_those_of_float(values: list[str]) -> None:
 @pytest.mark.parametrize(
     "odd", ["NaN", "+Inf", "-1", "1e5", "123456789", "1.2.3", "", ".", "1:", "/5", "1 ", '1"x', '"1']
 )
-def test_quick_numbers_refuse_other_shapes(odd: str) -> None:
+def test_fast_numbers_refuse_other_forms(odd: str) -> None:
     for text in (
         f'1700000000.123,"{odd}"',
         f'1700000000,"1"],[1700000001,"{odd}"',
@@ -87,7 +87,7 @@ def test_nan_in_any_spelling_and_an_empty_answer() -> None:
 SERIES_OF_TWO: Series = [{"metric": {"a": str(i)}, "values": [[1_700_000_000 + i, "1"]]} for i in range(2)]
 
 
-def test_fields_around_the_data_and_names_as_asked() -> None:
+def test_fields_around_the_data_are_read_and_metrics_have_the_requested_name() -> None:
     reader = MatrixReader("m")
     after = ',"warnings":["a \\"]]}\\" b"],"infos":["i"],"stats":{"seriesFetched":"2"}'
     reader.feed(body(SERIES_OF_TWO, '"isPartial":true,', after))
@@ -113,7 +113,7 @@ WARNED = """
 
 
 @pytest.mark.parametrize(("more", "expected"), text_rows(WARNED))
-def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: str, expected: str) -> None:
+def test_answer_is_partial_if_warned_of_more_than_its_query(more: str, expected: str) -> None:
     for text in (body(SERIES_OF_TWO, f"{more},"), body(SERIES_OF_TWO, after=f",{more}")):
         reader = MatrixReader("m")
         reader.feed(text)
@@ -121,7 +121,7 @@ def test_an_answer_is_partial_when_more_than_its_query_is_warned_of(more: str, e
         assert reader.is_partial is (expected == "partial")
 
 
-def test_more_than_can_be_meant_is_too_much() -> None:
+def test_answer_beyond_the_limits_is_too_much() -> None:
     for most, fits in ((101, False), (102, True)):
         reader = MatrixReader("m", most_samples=most)
         reader.feed(body(SERIES_OF_TWO))
@@ -136,7 +136,7 @@ def test_more_than_can_be_meant_is_too_much() -> None:
             reader.feed(b"x" * (1 << 20))
 
 
-def test_histograms_beside_values_are_left_out_and_a_body_cut_short_is_noticed() -> None:
+def test_histograms_are_left_out_and_truncated_body_is_garbled() -> None:
     mixed: Series = [
         {**SERIES_OF_TWO[0], "histograms": [[1, {"count": "1"}]]},
         {"metric": {}, "histograms": [[1, {"count": "1"}]]},
@@ -149,7 +149,7 @@ def test_histograms_beside_values_are_left_out_and_a_body_cut_short_is_noticed()
             read(text[:end])
 
 
-# what is changed in an answer
+# changes to an answer
 BROKEN = """
 "a":"0" | "a":0
 "a":"0" | "a":"\xff"
@@ -164,7 +164,7 @@ BROKEN = """
 "1"]]}, | "1"]]},7,"""
 
 
-def test_answers_that_are_no_matrix() -> None:
+def test_answers_without_a_valid_matrix_are_garbled() -> None:
     whole = body(SERIES_OF_TWO)
     moved = whole.replace(b'"result":', b'"other":{"result":').replace(b"]}}", b']},"result":[]}}')
     texts = [

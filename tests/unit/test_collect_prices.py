@@ -1,4 +1,4 @@
-"""What the collectors of list prices make of single facts, and how they enter the store."""
+"""Collectors of list prices: how single facts are read, and how they enter the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ DAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 
 
-#: What a SKU of Google prices: description, group and usage of the SKU, and part, family or model, purchase option and years.
+#: SKUs of Google: description, group and usage; then the priced part, family or model, purchase option and
+#: years.
 SKUS = """
 A2 Instance Core running in Americas                                       | CPU OnDemand cpu a2 on_demand 0
 A3Plus Instance Ram running in Tokyo                                       | RAM OnDemand memory_gib a3plus on_demand 0
@@ -77,7 +78,7 @@ def priced(sku: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("row", SKUS.strip().splitlines())
-def test_what_a_sku_of_google_prices(row: str) -> None:
+def test_google_sku_has_its_part_and_purchase_option(row: str) -> None:
     description, cells = row.split("|")
     group, usage, expected = cells.split(maxsplit=2)
     measure = "GiBy.h" if " Ram " in description else ""
@@ -95,14 +96,14 @@ def test_units_tiers_and_free_skus_of_google() -> None:
         return price.price_per_hour if price else None
 
     assert price(price="12.000000001") == Decimal("12.000000001")
-    assert price("LocalSSD") == Decimal("0.001")  # by the month
+    assert price("LocalSSD") == Decimal("0.001")  # per month
     assert price("LocalSSD", unit="GiBy.h") == Decimal("0.73")
     assert price(tiers=((100, "0.1"), (0, "0.2"))) == Decimal("0.2")
     assert price(tiers=((100, "0.1"),)) is price(price="0") is price(unit="GiBy") is None
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_several_prices_of_a_sku_of_google_the_newest_counts(order: int) -> None:
+def test_newest_of_several_prices_of_a_google_sku_is_used(order: int) -> None:
     newer, older = (
         gcp_sku("Nvidia Tesla T4 GPU running in Americas", "GPU", price) for price in ("0.5", "0.9")
     )
@@ -135,7 +136,8 @@ def test_names_of_families_components_regions_and_machines() -> None:
     assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
 
 
-#: Accelerators as EC2 tells them: type; name, MiB and count; the logical count and the part of one, if any; what they are.
+#: Accelerators in EC2's answers: type; name, MiB and count; logical count and partition size, if any; the
+#: expected model and count.
 EC2 = """
     g6f.large   | L4                  |  2861 | 0 | 1 0.125 | L4             | 0.125
     g6f.4xlarge | L4                  |  2861 | 0 |         | L4             | 0.5
@@ -155,8 +157,8 @@ LISTS = {
 
 
 @pytest.mark.parametrize("row", text_rows(EC2), ids="|".join)
-def test_names_and_counts_that_ec2_gives_accelerators(row: tuple[str, ...]) -> None:
-    """A partition's size counts first, then the catalog's, then the part of a known model's memory."""
+def test_ec2_accelerators_have_their_model_and_count(row: tuple[str, ...]) -> None:
+    """The count comes from the partition size, then the catalog, then the part of a known model's memory."""
     kind, name, memory, count, part, model, expected = row
     device: dict[str, Any] = {"Name": name, "Count": int(count), "MemoryInfo": {"SizeInMiB": int(memory)}}
     if part:
@@ -184,7 +186,9 @@ def test_upfront_payments_are_spread_over_the_term_and_plans_have_rates() -> Non
         return {price.term_years: price.price_per_hour for price in prices}
 
     assert found() == {0: Decimal("55.04"), 3: Decimal("20.5"), 1: Decimal(1)}
-    assert found("p4d.24xlarge") == found(day=date(2026, 10, 31)) == {}  # another, and one that has not begun
+    assert (
+        found("p4d.24xlarge") == found(day=date(2026, 10, 31)) == {}
+    )  # another type, and a term that begins later
     rate = aws_rate("g5.xlarge", "us-east-1", "0.7", plan="EC2Instance", payment="All Upfront", years=3)
     price = plan_price(rate, {"g5.xlarge"})
     assert price and (price.term_years, price.payment_option, price.offering) == (
@@ -203,7 +207,7 @@ ATTRIBUTES = aws_product("p5.48xlarge", "us-east-1", "1")["product"]["attributes
 @pytest.mark.parametrize(
     "broken", [{}, {"product": {}}, {"product": {"attributes": ATTRIBUTES}, "terms": []}, [], 7]
 )
-def test_a_product_that_is_none(broken: Any) -> None:
+def test_broken_products_are_refused(broken: Any) -> None:
     with pytest.raises(SourceError, match="cannot read"):
         list(product_prices(json.dumps(broken), "us-east-1", {"p5.48xlarge"}, DAY))
 
@@ -214,7 +218,7 @@ def azure(
     return list(item_prices(azure_item(name, region, price, **more), DAY))
 
 
-def test_items_of_azure_that_are_broken_or_placeholders() -> None:
+def test_broken_items_and_placeholders_of_azure_are_left_out() -> None:
     with pytest.raises(SourceError, match="cannot read"):
         azure(1.0, type="Reservation", reservationTerm="soon")
     assert [price.purchase_option for price in azure(1.0)] == ["on_demand"]
@@ -236,7 +240,7 @@ def list_price(price: str, region: str = "r", start: date | None = None) -> List
     )  # fmt: skip
 
 
-def test_of_several_prices_for_one_thing_the_newest_then_the_dearest_counts() -> None:
+def test_newest_then_most_expensive_of_several_prices_is_used() -> None:
     dated = [list_price("3", start=date(2025, 1, 1)), list_price("1"), list_price("2", start=DAY)]
     for prices in (dated, [list_price("1"), list_price("2")]):
         assert [price.price_per_hour for price in without_duplicates(prices)] == [2]
@@ -248,8 +252,8 @@ def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:
     types = [InstanceType("t", "L4", 0.125, None, 4, None, "test")]
     parts = [ComponentPrice("r", "gpu/L4", "spot", 0, Decimal("0.1"), "USD", "test")]
 
-    for told in ("1.0000000000001 r 21", "2 r 21", "3 other 21", "4 r 22"):
-        price, region, day = told.split()
+    for fact in ("1.0000000000001 r 21", "2 r 21", "3 other 21", "4 r 22"):
+        price, region, day = fact.split()
         components = parts if region == "r" else []
         answer = ProviderPrices("aws", [region], [list_price(price, region)], components, types)
         load_prices(store, answer, NOW.replace(day=int(day)))

@@ -1,4 +1,4 @@
-"""What `gpucost collect prices` asks of its collectors, and how it tells what came of it."""
+"""`gpucost collect prices`: its arguments to the collectors, and its messages about the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED = PriceResult("gcp", error=SourceError("gcp: half an answer", "gpucost co
 
 
 class Fake:
-    """Stands in for the collectors: remembers what it is asked, and answers with `results`."""
+    """A fake collector that records its arguments and returns `results`."""
 
     def __init__(self) -> None:
         self.results = [DONE]
@@ -29,7 +29,7 @@ class Fake:
     def __call__(
         self, _config: Any, _store: Any, providers: list[str], regions: list[str], _now: Any, tell: Any
     ) -> Any:
-        self.asked = providers, list(regions)
+        self.called_with = providers, list(regions)
         tell("aws: us-east-1: instance types")
         return self.results
 
@@ -46,21 +46,21 @@ collect = partial(call, "collect", "prices")
 
 def test_all_clouds_by_default(fake: Fake) -> None:
     out, err = collect()
-    assert fake.asked == (["aws", "gcp", "azure", "oci", "runpod", "vast"], [])
+    assert fake.called_with == (["aws", "gcp", "azure", "oci", "runpod", "vast"], [])
     assert out == "azure: 1,234 prices of 87 instance types in eastus, westus3\n"
     assert err == ""
     assert collect("-q") == ("", "")
     assert collect("-v")[1] == "aws: us-east-1: instance types\n"
 
 
-def test_a_region_asks_the_cloud_that_has_it(fake: Fake) -> None:
+def test_region_selects_its_cloud(fake: Fake) -> None:
     collect("--region", "us-east-1", "--region", "eu-west-1", "--region", "eastus")
-    assert fake.asked == (["aws", "azure"], ["us-east-1", "eu-west-1", "eastus"])
+    assert fake.called_with == (["aws", "azure"], ["us-east-1", "eu-west-1", "eastus"])
     _, err = collect("--provider", "gcp", "--region", "us-east-1", code=2)
     assert "invalid --region us-east-1: not a region of gcp" in err
 
 
-def test_what_is_skipped_and_what_fails(fake: Fake) -> None:
+def test_skipped_and_failed_clouds_are_reported(fake: Fake) -> None:
     fake.results = [SKIPPED, PARTS, DONE]
     out, err = collect()
     assert "gcp: 10 prices of 2 instance types in 5 regions\n" in out

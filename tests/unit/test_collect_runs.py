@@ -1,4 +1,4 @@
-"""What a run collects: since when, again, after it was killed, and what counts as collected."""
+"""The period of a run: its start, resuming after a kill, repeats, and the collected time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.fake_server import EIGHT_HOURS, FULL, NOTHING, QUICK, T0, Fake, 
 
 
 @pytest.mark.ci
-def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fake, tmp_path: Path) -> None:
+def test_killed_run_resumes_unless_too_old(fake: Fake, tmp_path: Path) -> None:
     def die(state: Any) -> None:
         if state.done_ms >= 3 * MS_PER_HOUR:
             raise KeyboardInterrupt
@@ -40,7 +40,7 @@ def test_a_killed_run_goes_on_where_it_stopped_unless_that_is_long_ago(fake: Fak
 
 
 @pytest.mark.ci
-def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_path: Path) -> None:
+def test_killed_run_until_now_repeats_its_last_hour(fake: Fake, tmp_path: Path) -> None:
     began = datetime.now(UTC).replace(microsecond=0)
     first = began - timedelta(hours=3)
     for now, resumed in ((began, 0), (began + timedelta(minutes=70), 1)):
@@ -54,7 +54,7 @@ def test_a_killed_run_until_now_takes_its_last_hour_up_again(fake: Fake, tmp_pat
     assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [(minutes,)]
 
 
-def test_the_first_run_begins_with_the_month_and_the_next_with_an_overlap(fake: Fake, tmp_path: Path) -> None:
+def test_first_run_starts_with_the_month_and_the_next_with_an_overlap(fake: Fake, tmp_path: Path) -> None:
     for now, asked in (
         (datetime(2026, 2, 3, 4, 30, tzinfo=UTC), "2026-02-01T00:00:00Z .. 2026-02-03T04:30:00Z"),
         (datetime(2026, 2, 3, 6, 30, tzinfo=UTC), "2026-02-03T02:00:00Z .. 2026-02-03T06:30:00Z"),
@@ -63,7 +63,7 @@ def test_the_first_run_begins_with_the_month_and_the_next_with_an_overlap(fake: 
     assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [((2 * 24 + 6) * 60 + 30,)]
 
 
-def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path) -> None:
+def test_time_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path) -> None:
     born = T0 + 5 * MS_PER_HOUR + 30 * 60_000
     first, now = from_ms(T0 + 5 * MS_PER_HOUR), from_ms(T0 + 9 * MS_PER_HOUR)
     fake.trick = lambda question: (
@@ -78,21 +78,21 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
     spans = "SELECT min(from_ms), min(from_ms) FILTER (rows > 0) FROM loads"
     assert query(tmp_path, spans) == [(T0, T0 + 5 * MS_PER_HOUR)]
     assert store.info().sources[0].start == first
-    # what was found empty is not asked for again by a run without a period
+    # a run without a period does not query empty time again
     later = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
-    month = Period(now.replace(day=1, hour=0), now)  # the month before that was never asked for
+    month = Period(now.replace(day=1, hour=0), now)  # the previous month was never queried
     assert str(later.requested) == str(month)
     again = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
     assert (
         str(again.requested) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now))
         and again.not_collected is None
     )
-    # and does not count as collected
+    # and empty time is not collected
     pipeline.attribute(Config(store=store.path), store)
     ((cluster, start, end),) = query(tmp_path, "SELECT cluster, from_ms, to_ms FROM collected")
     assert (cluster, start) == ("default", born - 60_000)
     assert T0 + 9 * MS_PER_HOUR - 60_000 < end <= T0 + 9 * MS_PER_HOUR
-    # a cluster that is renamed is attributed anew
+    # a renamed cluster is attributed again
     with store.write() as con:
         runs.settle_clusters(con, fake.url, "cluster", "default")
         assert con.execute("SELECT last_load_id > 0 FROM attribution_state").fetchall() == [(True,)]
@@ -103,12 +103,12 @@ def test_what_lies_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path:
     assert query(tmp_path, "SELECT last_load_id > 0 FROM attribution_state") != [(True,)]
 
 
-def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_path: Path) -> None:
+def test_server_without_data_is_queried_for_all_of_it_again(fake: Fake, tmp_path: Path) -> None:
     now = datetime(2026, 2, 3, 4, 30, tzinfo=UTC)
     fake.trick = lambda question: question.is_range and NOTHING
     empty = collect(fake, tmp_path, None, now=now)
     assert empty.ok and query(tmp_path, "SELECT count(*) FROM loads") == [(0,)]
-    # the server has the metrics at this moment: nothing is to be installed
+    # the server has the metrics now: there is nothing to install
     found = [(finding.code, finding.fix) for finding in empty.findings]
     assert found == [("no_kube_state_metrics", None), ("no_activity", None)]
     fake.trick = lambda _: None
@@ -116,7 +116,7 @@ def test_a_server_without_any_data_is_asked_for_all_of_it_again(fake: Fake, tmp_
     assert result.requested == empty.requested and result.not_collected is None
 
 
-def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp_path: Path) -> None:
+def test_hours_of_partial_answers_are_marked_and_queried_again(fake: Fake, tmp_path: Path) -> None:
     def run(hour: float) -> CollectResult:
         now = from_ms(T0 + round(hour * MS_PER_HOUR))
         return collect(fake, tmp_path, None, now=now, partial_response="accept", late_hours=24)
@@ -135,7 +135,7 @@ def test_hours_of_partial_answers_are_marked_and_asked_for_again(fake: Fake, tmp
     whole = run(9)
     assert (
         whole.ok and whole.queried_again == 19
-    )  # and those since two hours before the newest sample, none that is too old
+    )  # also hours from two hours before the newest sample, but none beyond late_hours
     assert partial_hours()[-1] == -16
     assert [row for row in blocks(tmp_path) if 0 <= row[0] < 8] == FULL
     assert run(9.1).queried_again == 0

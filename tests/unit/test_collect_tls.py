@@ -1,4 +1,4 @@
-"""Encrypted and compressed connections: a private authority, a client's certificate, and gzip."""
+"""Encrypted and compressed connections: a private CA, a client certificate, and gzip."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ BODY = json.dumps({"status": "success", "data": MATRIX}, separators=(",", ":")).
 
 
 def answer(question: Question) -> Reply:
-    """One series, compressed where the client takes that."""
+    """One series, compressed if the client accepts it."""
     is_zipped = "gzip" in question.handler.headers["Accept-Encoding"]
     return Reply(200, gzip.compress(BODY), {"Content-Encoding": "gzip"}) if is_zipped else Reply(200, BODY)
 
 
 @pytest.fixture(scope="module")
 def folder(module_path: Path) -> Path:
-    """An authority (ca), and a server's and a client's certificate that it signed; `stranger` signed nothing."""
+    """A CA (ca) with a server and a client certificate signed by it; `stranger` signed neither."""
     require("openssl", package="openssl")
 
     def openssl(words: str) -> None:
@@ -54,12 +54,12 @@ def folder(module_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def urls(folder: Path) -> Iterator[dict[str, str]]:
-    """Servers for anybody, for known clients, and one without encryption."""
+    """A server without and one with client certificates, and one without encryption."""
     contexts = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2)]
     for context in contexts:
         context.load_cert_chain(folder / "server.pem", folder / "server.key")
     contexts[1].verify_mode = ssl.CERT_REQUIRED
-    # later versions refuse after the handshake, and may be gone before they are heard
+    # later versions refuse after the handshake, and may close before the client reads the reason
     contexts[1].maximum_version = ssl.TLSVersion.TLSv1_2
     contexts[1].load_verify_locations(folder / "ca.pem")
     handler = type("Bound", (Handler,), {"fakes": {"tls": Fake(trick=answer)}})
@@ -80,9 +80,7 @@ def samples(url: str, tls: Tls | None = None) -> list[float]:
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-def test_a_private_authority_is_trusted_where_it_is_named_and_a_client_has_a_certificate(
-    urls: dict[str, str], folder: Path
-) -> None:
+def test_configured_ca_is_trusted_and_client_certificate_is_sent(urls: dict[str, str], folder: Path) -> None:
     ca, client = folder / "ca.pem", {"cert_file": folder / "client.pem", "key_file": folder / "client.key"}
     for who, tls in (
         ("anybody", Tls(ca_file=ca)),
@@ -100,11 +98,11 @@ def test_a_private_authority_is_trusted_where_it_is_named_and_a_client_has_a_cer
         assert fix in str(caught.value.fix)
 
 
-def test_a_file_that_is_missing(tmp_path: Path) -> None:
+def test_missing_certificate_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"not found: .*none\.pem"):
         samples("https://127.0.0.1:1", Tls(ca_file=tmp_path / "none.pem"))
 
 
-def test_a_distant_server_compresses(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_server_compresses(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client.http, "addresses_of", lambda _: [])
     assert samples(urls["plain"]) == EXPECTED

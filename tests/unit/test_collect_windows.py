@@ -43,25 +43,25 @@ def hours(text: str) -> list[Span]:
     return [(int(float(start) * H), int(float(end) * H)) for start, end in edges]
 
 
-# the month's beginning and now, hours that were asked for and loaded, and what is collected
+# start of the month and now, queried and loaded hours, and the spans to collect
 RUNS = """
-the first run takes the month so far | 10-20.5 | | | 10-20.5
-later ones go on less an overlap | 10-30 | 10-20 | 10-20 | 18-30
+first run: the month so far | 10-20.5 | | | 10-20.5
+later run: continues with an overlap | 10-30 | 10-20 | 10-20 | 18-30
 holes | 10-30 | 10-20 | 10-12 14-20 | 12-14 18-30
-a pause over the turn of a month leaves none | 100-110 | | 10-90 | 88-110
-a running hour is taken up again | 0-5.1 | | 0-4.7 | 2-5.1"""
+a pause over the end of a month leaves no hole | 100-110 | | 10-90 | 88-110
+a running hour is repeated | 0-5.1 | | 0-4.7 | 2-5.1"""
 
 
-@pytest.mark.parametrize(("month_and_now", "asked", "loaded", "spans"), named_rows(RUNS))
-def test_what_a_run_without_a_period_collects(
-    month_and_now: str, asked: str, loaded: str, spans: str
+@pytest.mark.parametrize(("month_and_now", "requested", "loaded", "spans"), named_rows(RUNS))
+def test_default_spans_of_a_run_without_a_period(
+    month_and_now: str, requested: str, loaded: str, spans: str
 ) -> None:
     """All in hours."""
     ((month_start, now),) = hours(month_and_now)
-    assert default_spans(month_start, now, hours(asked), hours(loaded)) == hours(spans)
+    assert default_spans(month_start, now, hours(requested), hours(loaded)) == hours(spans)
 
 
-def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() -> None:
+def test_loads_end_at_the_newest_sample_and_a_slow_clock_is_refused() -> None:
     loaded = until(hours("0-3 3-9 9-12"), 5 * H + 9)
     assert merge(loaded) == [(0, 5 * H + 10)]
     assert default_spans(0, 7 * H, hours("0-12"), loaded) == hours("3-7")
@@ -71,7 +71,7 @@ def test_nothing_is_loaded_past_the_newest_sample_and_no_clock_runs_behind_it() 
         default_spans(10 * H, 19 * H, [], hours("10-20.5"))
 
 
-def test_declared_hours_are_local_where_clocks_change() -> None:
+def test_declared_hours_are_local_across_clock_changes() -> None:
     # Friday to Monday over the end of summer time
     berlin = ZoneInfo("Europe/Berlin")
     days = [to_ms(datetime(2026, 10, day, tzinfo=berlin)) for day in (23, 24, 25, 26, 27)]
@@ -83,7 +83,7 @@ def test_declared_hours_are_local_where_clocks_change() -> None:
     assert subtract([week], hours_off(lived, berlin, week)) == [(days[1], days[2] + 13 * H)]
 
 
-# an hour, the samples that an answer has then, and whether their number is settled
+# an hour, the number of samples in an answer, and whether the number is settled
 COUNTS = """
 9    10 no
 9.5  10 no
@@ -93,7 +93,7 @@ COUNTS = """
 9    11 yes"""
 
 
-def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> None:
+def test_counts_are_settled_an_hour_apart_on_one_clock(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.duckdb")
 
     def settled(hour: float, samples: int, *, partial: bool = True) -> list[bool]:
@@ -102,14 +102,14 @@ def test_counts_agree_only_an_hour_apart_and_by_one_clock(tmp_path: Path) -> Non
             runs.log_answer(con, "p", {7: samples}, at, is_partial=partial)
             return [one.is_settled for one in runs.incomplete_hours(con, "p", 7 * H, 8 * H)]
 
-    # at 10.5 more of it came; at 8 the clock had been ahead
+    # at 10.5 the answer had more samples; at 8 the clock had been ahead
     for hour, samples, expected in map(str.split, COUNTS.strip().splitlines()):
         assert settled(float(hour), int(samples)) == [expected == "yes"]
-    assert settled(9.5, 11, partial=False) == []  # a whole answer
+    assert settled(9.5, 11, partial=False) == []  # a complete answer
     assert store.query("SELECT count(*) FROM asked_hours")[1] == [(1,)]
 
 
-def test_spans_are_cut_at_full_hours_and_never_reach_into_the_future() -> None:
+def test_spans_are_cut_at_full_hours_and_end_by_now() -> None:
     span = [(H + 1, 2 * H + 1)]
     assert whole_hours(span, 2 * H + 30) == [(H, 2 * H + 30)] and whole_hours(span, 9 * H) == hours("1-3")
     assert halves((0, 5 * H)) == hours("0-2 2-5") and halves((0, H)) == hours("0-1")
@@ -120,12 +120,12 @@ def texts(*about: Any) -> list[str]:
     return [selector.text(selector.metric) for selector in selectors(*about)]
 
 
-def test_selectors_ask_for_each_metric_once() -> None:
+def test_each_metric_is_selected_once() -> None:
     plain, split = texts(Activity()), texts(Activity(), "opencost")
     assert len(set(plain)) == len(plain) and len(set(split)) == len(split) == len(plain) + 3
     assert 'DCGM_FI_DEV_GPU_UTIL{GPU_I_ID=""}' in plain
     assert not any('=~"cpu|memory' in text for text in plain)
-    # what no table lists is asked for, too
+    # unlisted resources are selected too
     assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in plain)
     assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
     own = texts(Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100))
@@ -133,7 +133,7 @@ def test_selectors_ask_for_each_metric_once() -> None:
     assert nvidia == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"]
 
 
-def test_selectors_know_other_spellings_are_quoted_bounded_and_cut_into_shards() -> None:
+def test_selectors_handle_spellings_quoting_bounds_and_shards() -> None:
     device = next(one for one in selectors(Activity()) if one.metric == "DCGM_FI_DEV_GPU_UTIL")
     assert device.spelled({"dcgm_fi_dev_gpu_util"}) == ["dcgm_fi_dev_gpu_util"]
     assert device.spelled({"up"}) == []

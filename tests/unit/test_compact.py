@@ -1,4 +1,4 @@
-"""A store that was compacted: smaller, with the same figures, and what it can no longer tell is refused."""
+"""A compacted store: smaller, with the same figures, and refusing answers that need dropped samples."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from tests.unit.four_days import DAYS, FIRST, configured, copied, figures
 
 FLEET = Period(from_ms(at(0) * 1000), from_ms(at(DAYS * 24) * 1000))
 Both = tuple[Config, Store]
-#: Of the fleet's four days the last is younger than two days then.
+#: At this time, only the last of the fleet's four days is younger than two days.
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 
 def compacted(config: Config, store: Store, days: int = 2, now: datetime = NOW) -> None:
-    """Compacts a store that lets samples go after some days."""
+    """Compact a store that drops samples after some days."""
     settings = StoreSettings(path=config.store, raw_retention_days=days)
     pipeline.compact(config.model_copy(update={"store_settings": settings}), store, now)
 
@@ -69,7 +69,7 @@ def sealed(tmp_path: Path, sealed_file: Path) -> Both:
 
 
 @pytest.mark.ci
-def test_a_store_written_anew_holds_the_same_in_less_space(whole: Both, loads: list[Any]) -> None:
+def test_compacted_store_has_the_same_rows_in_less_space(whole: Both, loads: list[Any]) -> None:
     config, store = whole
     before = rows(store)
     store.path.chmod(0o640)
@@ -81,14 +81,14 @@ def test_a_store_written_anew_holds_the_same_in_less_space(whole: Both, loads: l
     assert now < was
     assert (rows(store), store.path.stat().st_mode & 0o777) == (before, 0o640)
     assert hidden(store) == []
-    # it is written to as before
+    # it can be written as before
     with store.write() as con:
         load_window(con, loads[-1])
     assert rows(store)["blocks"] == before["blocks"]
 
 
 @pytest.mark.ci
-def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: Both) -> None:
+def test_unneeded_samples_are_dropped_from_older_days_only(sealed: Both) -> None:
     _, store = sealed
     day = f"(hour * 3600 - {at(0)}) // 86400"
     assert store.query(f"SELECT DISTINCT {day}, vals IS NULL FROM blocks ORDER BY ALL")[1] == [  # noqa: S608
@@ -99,7 +99,7 @@ def test_samples_that_no_figure_needs_are_dropped_from_older_days_alone(sealed: 
 @pytest.mark.slow
 @settings(ONE, max_examples=5)
 @given(data=st.data(), fleet=fleets(), zone=st.sampled_from(["UTC", "Asia/Kolkata"]))
-def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, fleet: Fleet, zone: str) -> None:
+def test_figures_of_any_sealed_fleet_can_be_reproduced(data: st.DataObject, fleet: Fleet, zone: str) -> None:
     with TemporaryDirectory() as folder:
         book = Path(folder) / "prices.csv"
         book.write_text("\n".join([HEADER, *data.draw(books(fleet))]) + "\n")
@@ -118,7 +118,7 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
         try:
             pipeline.attribute(other, store)
         except StoreError as error:
-            # a price that changes within an hour needs samples that are gone; undone, all is as before
+            # a price change within an hour needs dropped samples; after undoing it, the figures are as before
             assert "the samples of" in str(error)  # noqa: PT017
             book.write_text(old_book)
             pipeline.attribute(config, store)
@@ -127,7 +127,7 @@ def test_figures_of_any_sealed_fleet_can_be_made_again(data: st.DataObject, flee
             assert figures(store) == figures(copy)
 
 
-def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
+def test_figures_of_sealed_days_follow_teams_prices_and_mig_shares(
     sealed: Both, whole: Both, tmp_path: Path
 ) -> None:
     teams = (("one", "t*"), ("two", "serve"))
@@ -143,21 +143,21 @@ def test_figures_of_sealed_days_follow_teams_prices_and_shares_of_mig(
 
 
 @pytest.mark.ci
-def test_an_upgrade_that_figures_otherwise_can_read_sealed_days(
+def test_upgrade_with_other_figures_can_read_sealed_days(
     sealed: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = sealed
     before = figures(store)
     for stage in pipeline.ALGORITHM:
         monkeypatch.setitem(pipeline.ALGORITHM, stage, 99)
-    # day by day, as they come in a large store; all at once they are where teams or prices change
+    # one day at a time, as in a large store; after changed teams or prices, all days are done at once
     monkeypatch.setattr("gpucost.attribute._ROWS_AT_ONCE", 1)
     pipeline.attribute(config, store)
     assert figures(store) == before
 
 
 @pytest.mark.ci
-def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: Both, tmp_path: Path) -> None:
+def test_change_that_needs_dropped_samples_is_refused_with_its_days(sealed: Both, tmp_path: Path) -> None:
     config, store = sealed
     before = figures(store)
     days = "the samples of 2026-03-10 to 2026-03-11 are gone"
@@ -172,7 +172,7 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: Both, t
     odd = Period(from_ms(at(10.5) * 1000), FLEET.end)
     with pytest.raises(StoreError, match=r"2026-03-10 are gone.* on the hour"):
         pipeline.attribute(config, store, odd)
-    # nothing of it stays behind
+    # it has no effect
     assert figures(store) == before
     with store.read() as con:
         load_activity(con, config.activity)
@@ -184,7 +184,7 @@ def test_what_needs_samples_that_are_gone_is_refused_by_its_days(sealed: Both, t
 
 
 @pytest.mark.ci
-def test_samples_that_come_again_are_kept_until_the_next_time(
+def test_samples_loaded_again_are_kept_until_the_next_compaction(
     sealed: Both, loads: list[Any], tmp_path: Path
 ) -> None:
     config, store = sealed
@@ -201,7 +201,7 @@ def test_samples_that_come_again_are_kept_until_the_next_time(
 
 
 @pytest.mark.ci
-def test_a_run_that_fails_leaves_the_store_as_it_was(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_run_leaves_the_store_unchanged(whole: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     config, store = whole
     before = store.path.read_bytes()
     left = store.path.with_name(".gpucost-run-killed")
@@ -221,7 +221,7 @@ def test_a_run_that_fails_leaves_the_store_as_it_was(whole: Both, monkeypatch: p
     assert hidden(store) == []
 
 
-def test_a_large_store_is_compacted_once_when_a_month_has_closed(
+def test_large_store_is_compacted_once_after_a_month_closes(
     whole: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, store = whole
@@ -232,10 +232,13 @@ def test_a_large_store_is_compacted_once_when_a_month_has_closed(
     assert done == [False, True, False]
 
 
-def test_a_store_that_cannot_be_compacted_is_a_warning_of_collect(
+def test_failed_compaction_is_a_warning_of_collect(
     whole: Both, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A month has closed, and there is no room for a second file: what was collected is there, and the run is no failure."""
+    """A month has closed without room for a second file.
+
+    The collected data is kept and the run succeeds.
+    """
     _, store = whole
     before = store.path.read_bytes()
     (tmp_path / "c.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:9"\n')
@@ -267,7 +270,7 @@ UPDATE cost_daily SET cost = cost + 0.000000001 | days are the sums of their hou
 DELETE FROM allocations | costs belong to known nodes and pods""")
 
 
-def test_check_names_what_is_wrong(whole: Both) -> None:
+def test_check_names_the_damage(whole: Both) -> None:
     _, store = whole
     found = []
     with store.write() as con:
@@ -295,7 +298,7 @@ def test_check_reads_every_page(whole: Both) -> None:
     assert "damaged" in check(store, code=1)[1]
 
 
-def test_what_cannot_be_checked_while_another_has_the_store_is_said(whole: Both) -> None:
+def test_check_of_a_store_in_use_is_reported_as_not_made(whole: Both) -> None:
     config, store = whole
     with store.read():
         *checks, last = pipeline.check(config, replace(store, wait_seconds=0))
@@ -303,7 +306,7 @@ def test_what_cannot_be_checked_while_another_has_the_store_is_said(whole: Both)
     assert not last.is_made and last.example is not None and "in use by this process" in last.example
 
 
-def test_a_backup_takes_the_place_of_files_alone(whole: Both, tmp_path: Path) -> None:
+def test_backup_replaces_only_regular_files(whole: Both, tmp_path: Path) -> None:
     _, store = whole
     pipe, copy, log = (tmp_path / name for name in ("pipe", "copy.duckdb", "copy.duckdb.wal"))
     os.mkfifo(pipe)
@@ -311,11 +314,11 @@ def test_a_backup_takes_the_place_of_files_alone(whole: Both, tmp_path: Path) ->
     for what, target in targets.items():
         with pytest.raises(UsageError, match=f"is {what}"):
             upkeep.backup(store, target)
-    log.write_bytes(b"what another store left")
+    log.write_bytes(b"left over from another store")
     upkeep.backup(store, copy)
     assert not log.exists() and Store(copy).info().samples == store.info().samples
 
 
-def test_a_store_that_is_not_there_is_not_compacted() -> None:
+def test_missing_store_is_not_compacted() -> None:
     call("store", "compact", "--store", "none.duckdb", code=1)
     assert not Path("none.duckdb").exists()

@@ -1,4 +1,4 @@
-"""What a shell is offered, from the store as it is, quickly, and without a word where there is none."""
+"""Shell completions: fast, from the current store, and silent if there is no store."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ store = stored(hours=60)
 
 
 def offered(line: str, folder: Path, *options: str) -> tuple[list[str], str]:
-    """What completes `line`, and what is said on stderr; nothing fails."""
-    asked = {"_GPUCOST_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    environment = {"HOME": str(folder), "XDG_CACHE_HOME": "/dev/null", "PATH": os.defpath, **asked}
+    """The completions of `line` and the stderr; the exit code must be 0."""
+    request = {"_GPUCOST_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    environment = {"HOME": str(folder), "XDG_CACHE_HOME": "/dev/null", "PATH": os.defpath, **request}
     program = [sys.executable, *options, "-c", "from gpucost.cli.main import main; main()"]
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split(), done.stderr
@@ -37,13 +37,13 @@ def offered(line: str, folder: Path, *options: str) -> tuple[list[str], str]:
         pytest.param("report --month ", ["2026-10"], marks=pytest.mark.slow),
     ],
 )
-def test_values_are_those_of_the_store_that_the_line_names(
+def test_values_come_from_the_store_on_the_line(
     line: str, values: list[str], store: Path, tmp_path: Path
 ) -> None:
     assert offered(f"gpucost --store {store} {line}", tmp_path) == (values, "")
 
 
-def test_values_are_those_of_the_store_that_the_config_names(store: Path, tmp_path: Path) -> None:
+def test_values_come_from_the_store_in_the_config(store: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text(f'[store]\npath = "{os.path.relpath(store, tmp_path)}"\n')
     assert offered("gpucost waste --workload Job/", tmp_path) == (["Job/llama-finetune"], "")
     assert offered("gpucost report --team ", store.parent)[0] == []
@@ -55,7 +55,7 @@ NAMES = [
 ]
 
 
-def test_names_that_a_shell_would_run_are_not_offered(store: Path, tmp_path: Path) -> None:
+def test_names_with_shell_syntax_are_not_offered(store: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copyfile(store, tmp_path / "gpucost.duckdb"))
     with duckdb.connect(str(copy)) as con:
         con.executemany(
@@ -70,19 +70,19 @@ def test_names_that_a_shell_would_run_are_not_offered(store: Path, tmp_path: Pat
     )
 
 
-def test_what_takes_long_is_not_loaded(store: Path, tmp_path: Path) -> None:
+def test_slow_modules_are_not_loaded(store: Path, tmp_path: Path) -> None:
     for line in ("gpucost rep", "gpucost report --te", f"gpucost report --store {store} --team res"):
         values, loaded = offered(line, tmp_path, "-X", "importtime")
         assert len(values) == 1
         assert "pydantic" not in loaded and "rich" not in loaded
 
 
-def test_a_store_of_an_earlier_version_stays_as_it_is(tmp_path: Path) -> None:
+def test_store_of_an_earlier_version_is_not_changed(tmp_path: Path) -> None:
     file = tmp_path / "gpucost.duckdb"
     file.write_bytes(lzma.decompress(OLD.read_bytes()))
     before = hashlib.sha256(file.read_bytes()).digest()
     assert offered("gpucost report --team ", tmp_path) == ([], "")
     assert hashlib.sha256(file.read_bytes()).digest() == before
-    file.write_bytes(file.read_bytes()[:5000])  # nor is anything said of a broken one
+    file.write_bytes(file.read_bytes()[:5000])  # a broken store gives no message either
     assert offered("gpucost report --team ", tmp_path) == ([], "")
     assert [path.name for path in tmp_path.iterdir()] == ["gpucost.duckdb"]

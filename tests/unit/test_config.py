@@ -1,4 +1,4 @@
-"""Which setting wins, where relative paths lie, and that every wrong key is named with its place."""
+"""The order of settings, the base of relative paths, and errors for wrong keys with their place."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def refused(home: Path, text: str, environ: Environ | None = None) -> str:
 
 
 def table(text: str) -> list[list[str]]:
-    """Lines of a file of one line, and what is expected of it."""
+    """Files of one line each, and the expected text."""
     return [line.split("  -> ") for line in text.strip().splitlines()]
 
 
 FILES = words(
     "user=home/.config/gpucost/gpucost.toml work=work/gpucost.toml xdg=xdg/gpucost/gpucost.toml one=one.toml two=two.toml"
 )
-# files that are there, variables and options that are set; the currency and the store that win
+# existing files, variables and options; then the expected currency and store
 ORDER = """
 -          -                                             -                 USD  work/gpucost.duckdb
 user       -                                             -                 USE  home/.config/gpucost/own.duckdb
@@ -68,7 +68,9 @@ def pairs(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("row", ORDER.strip().splitlines())
-def test_which_setting_wins(home: Path, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_with_highest_precedence_is_used(
+    home: Path, row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, environ, options, currency, store = row.split()
     monkeypatch.chdir(home / "work")
     for name, file in FILES.items():
@@ -82,7 +84,7 @@ def test_which_setting_wins(home: Path, row: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("by", ["--config", "GPUCOST_CONFIG"])
-def test_a_named_file_that_is_missing_says_where_it_was_looked_for(home: Path, by: str) -> None:
+def test_missing_named_file_is_reported_with_its_path(home: Path, by: str) -> None:
     file = Path("none.toml")
     with pytest.raises(ConfigError, match=by) as caught:
         load(home, environ={by: str(file)}, path=file if by == "--config" else None)
@@ -104,7 +106,7 @@ def test_nested_variables(home: Path) -> None:
     assert config.teams[0].namespaces == ["ml-*"]
 
 
-def test_variables_of_others_and_empty_ones_count_as_unset(home: Path) -> None:
+def test_variables_of_other_programs_and_empty_ones_count_as_unset(home: Path) -> None:
     file = 'timezone = "Asia/Tokyo"'
     names = "GPUCOST_STORE", "GPUCOST_TIMEZONE", "GPUCOST_PROMETHEUS__URL"
     others = {"GPUCOST_PORT": "tcp://10.0.0.1:80", "GPUCOST_SERVICE_HOST": "10.0.0.1"}
@@ -129,7 +131,7 @@ def test_wrong_variables_are_named(home: Path, line: str) -> None:
     assert expected in refused(home, 'timezone = "UTC"', {name: value})
 
 
-def test_relative_paths_lie_beside_the_file(home: Path) -> None:
+def test_relative_paths_are_relative_to_the_file(home: Path) -> None:
     (home / "etc").mkdir()
     (home / "etc" / "gpucost.toml").write_text(
         '[prices]\nbook = "prices.csv"\n[prometheus]\nbearer_token_file = "~/token"'
@@ -159,7 +161,7 @@ def test_every_path_of_the_model_is_resolved_and_nested_keys_and_lines_are_known
     assert ", ".join(found) == "a:2, b.c:3, b.c.d e.f:4, g.0:5, g.0.h:6, g.1:7, g.1.i:8, g.1.i.j:9"
 
 
-def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> None:
+def test_one_several_or_no_servers_and_variables_for_one(home: Path) -> None:
     several = '[[prometheus]]\nurl = "http://a"\nname = "a"\n[[prometheus]]\nurl = "http://b"\ncluster = "b"'
     none, variable = "prometheus = []", {"GPUCOST_PROMETHEUS__URL": "http://a"}
     for file, environ, expected in (
@@ -173,7 +175,7 @@ def test_one_server_several_or_none_and_variables_that_mean_one(home: Path) -> N
     assert "several [[prometheus]]" in refused(home, several, {"GPUCOST_PROMETHEUS__URL": "http://c"})
 
 
-# what the message contains; it shows no secret
+# part of the message, which never shows a secret
 REFUSED = """
 timezone = Berlin  -> not valid TOML
 path = "x"  -> unknown key
@@ -222,12 +224,12 @@ shared_costs = [{ name = "n", of = "storage" }, { name = "n", of = "storage" }] 
 
 
 @pytest.mark.parametrize(("file", "expected"), table(REFUSED))
-def test_refused_files(home: Path, file: str, expected: str) -> None:
+def test_invalid_files_are_refused(home: Path, file: str, expected: str) -> None:
     message = refused(home, file)
     assert expected in message and not re.search("hunter|1712", message)
 
 
-# the only key that is wrong, and why
+# the only wrong key, and the error
 LINES = """
 clusters = [{ name = "a", from = 2026-12-01, until = 2026-09-01 }]  -> clusters[0].until: should be after from
 clusters = [{ name = "a", from = 2026-09-01, until = 2026-09-01T00:00:00 }]  -> clusters[0].until: should be after from
@@ -293,7 +295,7 @@ def test_all_wrong_keys_are_listed_with_their_lines(home: Path) -> None:
     ]
 
 
-# a file, the name of a value and how it is shown
+# a file, the name of a value and its displayed form
 CONCEALED = """
 azure.exports = ["https://a.example.com/c?sv=1&sig=hunter2"]  -> azure.exports: ["https://a.example.com/c?***"]
 aws.exports = ["s3://me:hunter2@bucket/x", "bills/a.csv"]  -> aws.exports: ["s3://***@bucket/x", "bills/a.csv"]
@@ -317,7 +319,7 @@ def test_config_show_and_messages_conceal_credentials(
     assert ({"hunter2", "aHVudGVyMg=="} if "hunter2" in file else set()) == texts._SECRETS
 
 
-def test_a_directory_or_a_file_that_is_no_text_is_refused(home: Path) -> None:
+def test_directory_and_binary_file_are_refused(home: Path) -> None:
     (home / "work" / "gpucost.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot read"):
         load(home)
@@ -356,7 +358,7 @@ timezone "UTC" default
 targets.efficiency 0.8 default"""
 
 
-def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path) -> None:
+def test_resolved_names_the_origin_of_each_value_and_hides_headers(home: Path) -> None:
     environ = {"GPUCOST_IDLE__THRESHOLD_PERCENT": "7", "TOKEN": "hunter2"}
     config = load(home, RIGHT, environ, store=Path("x.duckdb"))
     rows = [" ".join(row) for row in resolved(config)]
@@ -370,13 +372,13 @@ def test_resolved_says_where_each_value_comes_from_and_hides_headers(home: Path)
 
 
 @pytest.mark.parametrize("url", ["http://user:sekret@host:1/x", "user:sekret@host", "https://u:sek/ret@host"])
-def test_a_shown_url_holds_no_password(url: str) -> None:
+def test_displayed_url_contains_no_password(url: str) -> None:
     assert "sek" not in shown_url(url) and "ret" not in shown_url(url)
     assert shown_url("http://host:9090/x") == "http://host:9090/x"
 
 
-def test_a_user_without_a_home_directory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Containers often run as a user id that no file lists, without HOME."""
+def test_user_without_a_home_directory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers often run without HOME, under a user id without a passwd entry."""
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)

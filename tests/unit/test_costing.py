@@ -1,4 +1,7 @@
-"""The cost of fleets: what-ifs agree with the attribution stages; how a node's price is split into GPU, cores and memory."""
+"""The cost of fleets: what-ifs agree with attribution.
+
+Also the split of a node's price by GPU, cores and memory.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,18 @@ HOUR = 3_600_000
 
 
 NODES, PODS = "name | gpus | hours | prices", "node | workload | gpus | hours | uid"
-# nodes and pods; costs of nodes and of pods; GPU-hours, those allocated, and node-hours; costs of workloads
+# nodes and pods; costs of nodes and of pods; total and allocated GPU-hours, node-hours; costs of workloads
 COSTS = {
-    "pods cost their share of the node while they hold it": (
+    "pods cost their share of the node while they run": (
         "a | 8 | 0-10 | 8\nb | 8 | 0-10 | 2",
         "a | train | 4 | 0-10 | 0\na | train | 2 | 0-5 | 1\na | late | 8 | 20-30 | 2",
         "100 50 160 50 20", "50",
     ),
-    "a price holds until the next one": (
+    "a price is valid until the next one": (
         "a | 8 | 0-10 | 8, 3 from 5", "a | x | 8 | 0-2 | 0\na | y | 8 | 4-6 | 1\na | z | 8 | 8-10 | 2",
         "55 33 80 48 10", "16 11 6",
     ),
-    "pods that hold more than the node has share it in proportion": (
+    "pods with more GPUs than the node share it in proportion": (
         "a | 8 | 0-10 | 8", "a | x | 6 | 0-10 | 0\na | y | 6 | 5-10 | 1", "80 70 80 90 10", "50 20"
     ),
     "the largest pod of a full node takes the remainder": (
@@ -57,8 +60,8 @@ def test_costs_of_a_fleet(case: str) -> None:
     assert [*found.by_workload.values()] == [Decimal(cost) for cost in costs.split()]
 
 
-def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
-    """Stages round each hour to nine decimals: no amount differs by more than half a billionth for each hour."""
+def test_random_fleets_cost_the_same_as_in_attribution() -> None:
+    """Stages round each hour to nine decimals, so amounts differ by at most a billionth per hour."""
     fleets = [_random_fleet(random.Random(seed)) for seed in range(40)]
     for made, stages in zip(fleets, stage_costs(fleets), strict=True):
         costs = fleet_costs(made)
@@ -74,7 +77,8 @@ def test_random_fleets_cost_what_the_attribution_stages_say() -> None:
 
 
 def _random_fleet(draw: random.Random) -> Fleet:
-    """A few nodes for up to five days with price steps, and pods of whole and part GPUs, also more than there are."""
+    """A few nodes for up to five days with price steps, and pods with whole and part GPUs, sometimes too
+    many."""
     nodes, pods = [], []
     for number in range(draw.randint(1, 3)):
         start = draw.randrange(0, 30 * HOUR)
@@ -114,7 +118,7 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
         ) WHERE database_name = current_database() ORDER BY ALL"""
 
     def words(con: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:
-        # sorted, as DuckDB writes what a view replaces (SELECT * REPLACE) in any order
+        # sorted, because DuckDB writes the columns of SELECT * REPLACE in any order
         return [(name, sorted(re.findall(r"\w+", sql))) for name, sql in con.execute(schema_sql).fetchall()]
 
     with duckdb.connect(":memory:") as migrated:
@@ -160,7 +164,7 @@ SEGMENTS = """
 
 
 @pytest.mark.parametrize(("prices", "cost"), text_rows(SEGMENTS))
-def test_a_stretch_without_a_price_costs_nothing(prices: str, cost: str) -> None:
+def test_span_without_a_price_costs_0(prices: str, cost: str) -> None:
     there = priced(prices)
     assert shown(fleet_costs(there).node_cost, there.nodes[0].is_priced) == cost
 
@@ -169,8 +173,9 @@ BASES = ("opencost", "scad", "sku")
 PAGE = Path(__file__).parents[2] / "docs" / "cost-basis.md"
 REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
 
-# The share of GPUs in an instance's price: by OpenCost's defaults, by AWS' 9 : 1 weights, and by the list price less the host at
-# Google's prices of the family, or of A2 for other clouds (worked out apart from gpucost, in July 2026).
+# The share of GPUs in an instance's price: by OpenCost's defaults, by AWS' 9 : 1 weights, and by the list
+# price minus the host at Google's prices of the family, or of A2 for other clouds (calculated without
+# gpucost, in July 2026).
 SHARES = """
 aws    p5.48xlarge                 0.3401  0.1601  0.7321
 aws    p4d.24xlarge                0.4898  0.2632  0.6395
@@ -194,7 +199,8 @@ Splits = dict[str, tuple[dict[str, tuple[bool, float, float]], list[tuple[Any, .
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
-    """By basis: by instance type whether it falls back to A2's host, and the parts of GPU and cores; and the warnings."""
+    """By basis: for each instance type, whether it falls back to A2's host, and the shares of GPU and
+    cores; and the warnings."""
     results = {}
     with Store(tmp_path_factory.mktemp("splits") / "splits.duckdb").write() as con:
         inventory.stage(con, Config(prices=Prices(cost_basis="sku")))
@@ -223,7 +229,7 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
 
 
 @pytest.mark.parametrize("basis", BASES)
-def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
+def test_shares_equal_the_known_values(basis: str, splits: Splits) -> None:
     shares_of, warnings = splits[basis]
     for provider, name, shares in KNOWN:
         is_fallback, gpu, _ = shares_of[name]
@@ -236,7 +242,7 @@ def test_shares_are_those_that_are_known(basis: str, splits: Splits) -> None:
     assert warnings == [("basis_fallback", name) for name in sorted(fallen)]
 
 
-def test_a_kind_of_node_without_list_price_is_split_by_weights(splits: Splits) -> None:
+def test_node_without_list_price_is_split_by_weights(splits: Splits) -> None:
     assert splits["scad"][0][OWN][1] == pytest.approx(90 / (90 + 9 * 7 + 8e9 / 2**30))
 
 
@@ -247,7 +253,7 @@ WHERE purchase_option = 'on_demand' AND (provider, region) IN (('gcp', 'us-centr
 QUALIFY row_number() OVER (PARTITION BY instance_type ORDER BY price_as_of DESC) = 1 ORDER BY ALL"""
 
 
-def test_the_page_shows_what_each_basis_does(tmp_path: Path, splits: Splits) -> None:
+def test_docs_page_shows_the_effect_of_each_basis(tmp_path: Path, splits: Splits) -> None:
     lines = []
     with Store(tmp_path / "catalog.duckdb").write() as con:
         load_catalog(con)

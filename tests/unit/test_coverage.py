@@ -1,4 +1,7 @@
-"""What was not seen is said wherever figures are shown: most of a month, a hole, a dead source, signed, declared, bridged."""
+"""Missing time in every answer.
+
+Most of a month, a hole, a dead source; accepted, declared and bridged gaps.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +44,9 @@ def hour(text: str) -> int:
 
 
 def fleet(collected: str, gaps: str = "", hours: int = 24) -> Fleet:
-    """The sample fleet, and lines of hours of October: of each cluster from when to when it was collected; gaps and their kinds.
+    """The sample fleet with the collected hours of October by cluster, and gaps with their kinds.
 
-    A gap may be signed.
+    A gap may be accepted.
     """
     case = sample(hours=hours)
     case.rows["collected"] = []
@@ -85,73 +88,73 @@ def holed(module_path: Path) -> Path:
     return path
 
 
-#: Stores of October: what was collected, gaps and hours of the fleet; hours that are missing, whether all is complete, what
-#: stands behind "Collected", the clusters of gaps in JSON, and how warnings begin.
+#: Stores of October: collected hours, gaps and hours of the fleet; the missing hours, whether all is
+#: complete, the "Collected" line, the clusters of gaps in JSON, and the beginnings of warnings.
 VIEWS = titled("""
 = one day
 collected prod 240 264
 fleet 264
 missing 720
-says all but 720.0 h of prod
+shows all but 720.0 h of prod
 gaps not_collected=prod,prod
 warns 240.0 h of prod were not collected, 2026-10-01 00:00 to 2026-10-11 00:00: before its first sample \
 (nodes, pods, requests, phases) | 480.0 h of prod were not collected, 2026-10-12 00:00 to 2026-11-01 00:00: after its last sample
-= signed
+= accepted
 collected prod 0 50; prod 60 744
-told prod not_collected 50 60 Dana, platform team
+gaps_of prod not_collected 50 60 Dana, platform team
 missing 10
 complete True
-says all but 10.0 h of prod
+shows all but 10.0 h of prod
 gaps not_collected=prod
 = bridged
 collected prod 0 744
-told prod bridged 70 70.8
+gaps_of prod bridged 70 70.8
 missing 0
 complete True
-says the whole period | 0.8 h bridged
+shows the whole period | 0.8 h bridged
 gaps bridged=prod
 # a cluster is off since the 13th, and another since September
 = declared
 collected prod 0 744; night 0 300; old -216 -192
-told night off 300 ever; old off -192 ever
+gaps_of night off 300 ever; old off -192 ever
 missing 0
 complete True
-says the whole period | 444.0 h of night off
+shows the whole period | 444.0 h of night off
 gaps off=night
 = never
 collected prod 0 744
-told edge not_collected -400000 ever
+gaps_of edge not_collected -400000 ever
 missing 744
-says all but 744.0 h of edge
+shows all but 744.0 h of edge
 gaps not_collected=edge
 warns 744.0 h of edge were not collected, 2026-10-01 00:00 to 2026-11-01 00:00
 = several
 collected c 0 50; c 60 744; a 0 50; a 60 744; b 0 50; b 60 744; d 0 50; d 60 744; e 0 50; e 60 744; f 0 50; f 60 744; \
 g 0 50; g 60 744
-told c not_collected 50 60; a not_collected 50 60; b not_collected 50 60; d not_collected 50 60; e not_collected 50 60; \
+gaps_of c not_collected 50 60; a not_collected 50 60; b not_collected 50 60; d not_collected 50 60; e not_collected 50 60; \
 f not_collected 50 60; g not_collected 50 60
 missing 10
-says all but 10.0 h in the cluster with the largest gaps, of 7
+shows all but 10.0 h in the cluster with the largest gaps, of 7
 gaps not_collected=a,b,c,d,e,f,g
 warns 10.0 h of a, b, c, d, e and 2 more clusters were not collected
 = partial
 collected prod 0 744
-told prod partial 80 82; prod partial 90 91
+gaps_of prod partial 80 82; prod partial 90 91
 missing 0
 complete True
-says the whole period
+shows the whole period
 gaps partial=prod,prod
 warns 3.0 h of prod are incomplete, between 2026-10-04 08:00 and 2026-10-04 19:00""")
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_coverage_of_a_month(name: str, tmp_path: Path) -> None:
-    case = {"told": "", "fleet": "24", "complete": "False"} | columns(VIEWS[name])
-    collected, told = (case[of].replace("; ", "\n") for of in ("collected", "told"))
-    view = view_of(fleet(collected, told, int(case["fleet"])), tmp_path)
+    case = {"gaps_of": "", "fleet": "24", "complete": "False"} | columns(VIEWS[name])
+    collected, gap_lines = (case[of].replace("; ", "\n") for of in ("collected", "gaps_of"))
+    view = view_of(fleet(collected, gap_lines, int(case["fleet"])), tmp_path)
     assert view.coverage.not_collected_hours == int(case["missing"])
     assert str(view.coverage.is_complete) == case["complete"]
-    assert lines_of(view)["Collected"] == case["says"].split(" | ")
+    assert lines_of(view)["Collected"] == case["shows"].split(" | ")
     payload = to_dict(view)["coverage"]
     kinds = ("not_collected", "bridged", "off", "partial")
     gaps = words(case["gaps"])
@@ -164,7 +167,7 @@ def test_coverage_of_a_month(name: str, tmp_path: Path) -> None:
     assert all(one.message.startswith(start) for one, start in zip(found, sum(warnings, ()), strict=True))
 
 
-def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_path: Path) -> None:
+def test_missing_time_has_the_command_to_collect_it_and_is_in_json(tmp_path: Path) -> None:
     view = view_of(fleet("prod 240 264", hours=264), tmp_path)
     _, after = (notice for notice in view.coverage.warnings if notice.code == "not_collected")
     assert after.fix == "gpucost collect prometheus --from 2026-10-12T00:00 --to 2026-11-01T00:00"
@@ -176,15 +179,15 @@ def test_what_is_not_collected_says_how_to_collect_it_and_stands_in_json(tmp_pat
     assert gap["families"] == FAMILIES and len(gap) == 8
 
 
-def test_coverage_is_of_the_clusters_asked_for_and_a_running_period_of_those_that_run(tmp_path: Path) -> None:
+def test_coverage_is_of_selected_clusters_and_a_running_period_of_running_clusters(tmp_path: Path) -> None:
     gaps = "night off 300 ever\nold off -192 ever\nedge not_collected -400000 ever"
     case = fleet(f"{WHOLE}\nnight 0 300\nold -216 -192", gaps)
     running = view_of(case, tmp_path, period=Period(MONTH.start, MONTH.end + timedelta(days=30)))
-    assert running.coverage.collected_to == MONTH.end  # of prod, not of a cluster that is gone
+    assert running.coverage.collected_to == MONTH.end  # of prod, not of a cluster that has ended
     assert view_of(None, tmp_path, clusters=("prod",)).coverage.is_complete
 
 
-def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> None:
+def test_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> None:
     view = view_of(None, holed.parent, with_series=True)
     for text in (markdown(view), html(view), view.json()):
         assert HOLE in text and "nodes, pods, requests, phases" in text and "the whole period" not in text
@@ -195,7 +198,7 @@ def test_a_hole_is_named_in_every_format_and_by_the_exit_codes(holed: Path) -> N
     assert strict.exit_code == 4 and f"October 2026 is incomplete: {HOLE}" in strict.stderr
 
 
-def test_what_is_signed_ends_the_exit_code_and_names_who(tmp_path: Path) -> None:
+def test_accepted_gap_exits_with_0_and_names_the_person(tmp_path: Path) -> None:
     view = view_of(fleet(*SIGNED), tmp_path, with_series=True)
     (sentence,) = lines_of(view)["Accepted"]
     assert sentence.endswith("(nodes, pods, requests, phases); accepted by Dana, platform team: it was moved")
@@ -208,7 +211,7 @@ def test_what_is_signed_ends_the_exit_code_and_names_who(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_coverage_stands_on_every_page_of_a_chargeback(holed: Path, tmp_path: Path) -> None:
+def test_coverage_is_on_every_page_of_a_chargeback(holed: Path, tmp_path: Path) -> None:
     bundle = ask(holed, "chargeback", "--month", "2026-10", "--out", str(tmp_path))
     assert bundle.exit_code == 4 and f"2026-10 is incomplete: {HOLE}" in bundle.stderr
     pages = [file for file in (tmp_path / "2026-10").rglob("*") if file.suffix in (".md", ".html")]
@@ -216,7 +219,7 @@ def test_coverage_stands_on_every_page_of_a_chargeback(holed: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("words", ["report --format csv", "waste --format csv -q", "explain team research"])
-def test_what_was_not_collected_is_noted_beside_every_answer(words: str, holed: Path) -> None:
+def test_missing_time_is_noted_with_every_answer(words: str, holed: Path) -> None:
     line = f"note: {HOLE}"
     payload = ask(holed, *words.split(), "--month", "2026-10")
     assert (payload.exit_code, payload.stderr.count(line)) == (0, "-q" not in words), payload.output
@@ -238,17 +241,15 @@ STRICT = """
 
 
 @pytest.mark.parametrize(("words", "code", "message"), text_rows(STRICT))
-def test_strict_is_of_every_format_and_of_months_without_any_data(
+def test_strict_applies_to_every_format_and_to_months_without_data(
     words: str, code: str, message: str, holed: Path
 ) -> None:
     payload = ask(holed, "report", "--month", *words.split())
     assert (f"{payload.exit_code}", message in payload.stderr) == (code, True), payload.output
 
 
-def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrape_late(
-    tmp_path: Path,
-) -> None:
-    """A collect that stopped minutes before the end of a period left them out of it."""
+def test_running_period_may_end_ten_minutes_ago_and_finished_one_a_scrape_late(tmp_path: Path) -> None:
+    """A finished period lacks the minutes after the last collect."""
     case, last = fleet("prod 0 48"), MONTH.start + timedelta(hours=48)
     for minutes, missing in ((10, 0.0), (12, 0.2)):
         now = last + timedelta(minutes=minutes)
@@ -265,7 +266,7 @@ def test_the_end_of_what_runs_may_be_ten_minutes_old_and_of_what_is_over_a_scrap
         assert over.is_complete is is_complete
 
 
-def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
+def test_hour_repeated_by_the_clock_change_has_its_offset(tmp_path: Path) -> None:
     path = tmp_path / "store.duckdb"
     fleet("prod 0 576.5\nprod 579 744").write(path, ZoneInfo("Europe/Berlin"))
     with Store(path).read() as con:
@@ -275,7 +276,7 @@ def test_an_hour_that_clocks_show_twice_has_its_offset(tmp_path: Path) -> None:
     assert notice.fix == "gpucost collect prometheus --from 2026-10-25T02:30+02:00 --to 2026-10-25T04:00"
 
 
-def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
+def test_partly_collected_day_is_not_a_day_at_cost_0(tmp_path: Path) -> None:
     gaps = "prod not_collected 100 110 Dana\nprod partial 170 171\nprod bridged 195 196"
     case = fleet("prod 0 100\nprod 110 744", gaps, hours=240)
     case.unseen(OCTOBER + 250 * HOUR, 1)
@@ -285,7 +286,7 @@ def test_a_day_that_was_not_seen_in_full_is_no_zero_day(tmp_path: Path) -> None:
     assert outcome.all[10] not in outcome.costs[CostSeries("unallocated")]
 
 
-def test_forecasts_say_which_days_they_leave_out(holed: Path, tmp_path: Path) -> None:
+def test_forecasts_name_the_days_they_leave_out(holed: Path, tmp_path: Path) -> None:
     (tmp_path / "gpucost.toml").write_text('[[budgets]]\nname = "Fleet"\namount = 1000000\n')
     result = ask(holed, "forecast", "--month", "2026-10", "--format", "json")
     assert result.exit_code == 0, result.output

@@ -1,4 +1,4 @@
-"""What a corrected bill changes about time that was not collected; the figures are fleets: tests/fleets/coverage_bills.py."""
+"""Time without samples after a corrected bill; its figures are fleets: tests/fleets/coverage_bills.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.replay.scrape import scrape
 
 
 @pytest.mark.ci
-def test_days_that_a_corrected_bill_no_longer_covers_cost_nothing(tmp_path: Path) -> None:
+def test_days_no_longer_covered_by_a_corrected_bill_cost_0(tmp_path: Path) -> None:
     described = own(day((10, 48), scrape=300))
     described["end"] = described["nodes"][0]["to"] = at(48)
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")

@@ -1,4 +1,4 @@
-"""What-ifs as tests write them: fleets as tables of text, what commands answer, and figures of answers as text."""
+"""Notations for what-ifs: fleets as text tables, answers of commands, and figures of answers as text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.unit.command import answer, run
 
 
 def ask(what_if: str, words: str) -> dict[str, Any]:
-    """What `gpucost whatif …` answers, as JSON."""
+    """The JSON answer of `gpucost whatif …`."""
     return dict(answer(f"whatif {what_if} {words}"))
 
 
 def assert_refused(what_if: str, words: str, message: str, exit_code: int = 2) -> None:
-    """That `gpucost whatif …` fails, and with this in what it says."""
+    """Check that `gpucost whatif …` fails with this text in its message."""
     assert message in " ".join(run(f"whatif {what_if} {words}", exit_code).output.split())
 
 
@@ -33,7 +33,10 @@ def shown(*values: object) -> str:
 
 
 def figures(found: Any, names: str) -> str:
-    """Figures of an answer or record by name, as text. `today` and `scenario` are their cost, `today.gpu_hours` another part."""
+    """Figures of an answer or record by name, as text.
+
+    `today` and `scenario` are their costs; `today.gpu_hours` is another part.
+    """
     if isinstance(found, Answer):
         positions = {"today": asdict(found.today), "scenario": asdict(found.scenario)}
         found = positions | {"saving": found.saving} | found.figures
@@ -46,14 +49,15 @@ def figures(found: Any, names: str) -> str:
 
 
 def listed(rows: Iterable[Any], names: str) -> str:
-    """Columns of rows by name, as text: a row after the other."""
+    """Columns of rows by name, as text, row after row."""
     return "; ".join(figures(row, names) for row in rows)
 
 
 def fleet(nodes: str, pods: str = "", start_ms: int = 0, **facts: Any) -> Fleet:
-    """A fleet of two tables: fields of nodes and pods by their names; `facts` are those that all nodes share.
+    """A fleet from two tables: fields of nodes and pods by their names.
 
-    `hours` are from and to, since `start_ms`. A node's `prices` are steps in money an hour: `2 committed, 10 from 6`.
+    `facts` are shared by all nodes. `hours` are from and to, since `start_ms`. A node's `prices` are steps in
+    money per hour: `2 committed, 10 from 6`.
     """
     defaults = {
         "gpus": 8,
