@@ -196,11 +196,11 @@ GROUP BY price_source HAVING min(price_as_of) IS NOT NULL ORDER BY ALL"""
 def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: datetime) -> Iterator[Check]:
     """Number of nodes and dates of prices for each source of the nodes' last prices."""
     for source, nodes, oldest, newest in ages:
-        dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
+        dates = f"price date {oldest}" if oldest == newest else f"price dates {oldest} to {newest}"
         days = (now.astimezone(config.tz).date() - oldest).days
         text = f"prices {nodes} node{'s' if nodes > 1 else ''} now, {dates}"
         if days > 0:
-            text += f": up to {days} day{'s' if days > 1 else ''} old"
+            text += f", up to {days} day{'s' if days > 1 else ''} old"
         # the price book's owner dates it; a bill is as old as its month
         is_stale = source in REFRESHED and days > config.prices.stale_after_days
         yield Check("prices", source, WARN if is_stale else OK, text, REFRESHED[source] if is_stale else None)
@@ -580,7 +580,8 @@ def examine(
         yield Check("config", "settings", FAIL, error.message, error.fix)
         return
     if config.path:
-        yield Check("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
+        count = len(config.prometheus)
+        yield Check("config", str(config.path), OK, f"valid; {count} server{'' if count == 1 else 's'}")
     else:
         text = "none; defaults apply. Searched: " + ", ".join(map(str, places(environ, Path.cwd())))
         yield Check("config", "file", WARN, text, "gpucost init")

@@ -175,7 +175,7 @@ REFUSED = table("""
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
     tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's prices are missing
-    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is not a number from 0
+    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is not a number of at least 0
     tokens    | 2    | {PRICED} {REPLICA} {ON}                              | a number of the replicas is missing
     tokens    | 2    | {PRICED} --peak-factor 25                            | at most 24
     tokens    | 2    | --on-demand-price 3                                  | the replicas are missing

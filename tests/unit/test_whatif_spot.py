@@ -201,7 +201,7 @@ def test_nodes_under_a_commitment_stay() -> None:
     assert figures(answer, "today scenario") == shown(
         400, 200 + 60 * exact(Work(0.1, 0.5, hits=math.sqrt(2)))
     )
-    assert "1 node(s) stay as they are: under a commitment, which is paid in any case" in answer.findings
+    assert "1 node stays: under a commitment, which is paid in any case" in answer.findings
     with pytest.raises(GpucostError, match="under a commitment"):
         moved(replace(both, nodes=both.nodes[1:], pods=both.pods[1:]), "6")
 

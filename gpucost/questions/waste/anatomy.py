@@ -40,21 +40,21 @@ BUCKETS = (
     Bucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
     Bucket("data_stall", "training, batch", "Data stalls", "idle while running"),
     Bucket(
-        "failed_restarted", "training, batch", "Lost work", "of failed pods, since their last known epoch"
+        "failed_restarted", "training, batch", "Lost work", "work of failed pods after their last known epoch"
     ),
-    Bucket("off_peak_idle", "inference", "Off-peak idle", "idle in replicas that the peak needs"),
+    Bucket("off_peak_idle", "inference", "Off-peak idle", "idle replicas that the peak needs"),
     Bucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
     Bucket("user_away", "development", "User away", "idle, not yet forgotten"),
-    Bucket("forgotten", "development", "Forgotten", "idle for long, until its end"),
-    Bucket("idle", "other", "Idle", "idle, of unknown type"),
+    Bucket("forgotten", "development", "Forgotten", "idle for a long time, until the end"),
+    Bucket("idle", "other", "Idle", "idle, workload type unknown"),
     Bucket("starting", "held", "Starting", "bound, pulling images"),
-    Bucket("unmeasured", "held", "Unmeasured", "held, without a sample", is_waste=False),
+    Bucket("unmeasured", "held", "Unmeasured", "allocated, without a sample", is_waste=False),
     Bucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
-    Bucket("empty_node", "unallocated", "Empty nodes", "node without pods for long"),
-    Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
+    Bucket("empty_node", "unallocated", "Empty nodes", "node without pods for a long time"),
+    Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned or broken"),
     Bucket("reserved", "unallocated", "Reserved", "kept free by a Slurm reservation"),
-    Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too few for a request"),
-    Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
+    Bucket("fragmentation", "unallocated", "Fragmentation", "free GPUs, too few for a request"),
+    Bucket("cpu_memory", "no GPU", "Cores, memory", "cores and memory charged without a GPU", is_waste=False),
 )
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
 BY_NAME = {bucket.name: bucket for bucket in BUCKETS}

@@ -197,12 +197,12 @@ def whatif_reserve(
         ),
     ] = (),
 ) -> Document:
-    """Report which commitments cost least: how many instances, for how long, and the money owed.
+    """Find the cheapest commitments: how many instances, for how long, and the obligation.
 
-    From the hourly curve of on-demand instances in use: the store's, by instance type and region, or the one that options
-    describe. Workloads with better advice in gpucost findings are left out, and so are hours under commitments of the bill.
-    Prices of reserved instances, savings plans and CUDs are list prices (gpucost prices), or --commitment-discount, without
-    upfront payment: KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
+    Uses the on-demand instances in use per hour: from the store, by instance type and region, or from the options. Workloads
+    with better advice in gpucost findings are left out, and so are hours that commitments in the bill already cover. Prices
+    of reserved instances, savings plans and CUDs are list prices (gpucost prices) or --commitment-discount, without upfront
+    payment. KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
 
     \b
     Examples:
