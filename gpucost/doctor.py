@@ -581,7 +581,9 @@ def examine(
         return
     if config.path:
         count = len(config.prometheus)
-        yield Check("config", str(config.path), OK, f"valid; {count} server{'' if count == 1 else 's'}")
+        yield Check(
+            "config", str(config.path), OK, f"valid; {count} Prometheus server{'' if count == 1 else 's'}"
+        )
     else:
         text = "none; defaults apply. Searched: " + ", ".join(map(str, places(environ, Path.cwd())))
         yield Check("config", "file", WARN, text, "gpucost init")

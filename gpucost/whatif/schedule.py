@@ -69,8 +69,8 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
 class Rules(OptionGroup):
     """When GPUs are released and nodes removed. None switches a rule off.
 
-    `idle_minutes` releases pods, with `only_notebooks` only notebooks. `office` has the open spans of the period; they apply to
-    all work but batch work, which ends by itself.
+    `idle_minutes` releases all pods, or only notebooks if `only_notebooks` is set. `office` has the open spans of the period;
+    they apply to all work except batch work, which ends by itself.
     """
 
     idle_minutes: Annotated[

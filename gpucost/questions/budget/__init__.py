@@ -34,8 +34,9 @@ def budget_check(
 ) -> Document:
     """Compare the month with the budgets and targets of [[budgets]]; exit with 3 if one is missed.
 
-    Over: the cost exceeds the budget, or a target is missed. Warn: the forecast exceeds the budget, or warn_at_percent of it (80)
-    is spent. An efficiency target is unknown, not missed, if too little time was measured ([idle] min_measured).
+    Over: the cost exceeds the budget, or a target is missed. Warn: the forecast exceeds the budget, or warn_at_percent
+    of it (default: 80) is spent. An efficiency target is unknown, not missed, if too little time was measured
+    ([idle] min_measured).
 
     \b
     Examples:

@@ -44,12 +44,12 @@ def whatif_buy(
     node: OwnNode,
     described: DescribedNodes,
     file: Annotated[
-        Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
+        Path | None, argument("FILE", "TOML file about your node, as for gpucost prices tco.")
     ] = None,
 ) -> Document:
-    """Report whether own nodes next to the cloud pay for themselves, how many, and after how many months.
+    """Find out whether buying nodes pays off, how many to buy, and after how many months they pay off.
 
-    The file and options of an own node are those of gpucost prices tco; its default is 8 GPUs. Cloud usage is the store's
+    Describe your node in a file or by options, as for gpucost prices tco (default: 8 GPUs). Cloud usage is the store's
     usage of the same GPU model at its cost, or --nodes at --on-demand-price or at the price of --instance-type in --region. Own
     nodes take the base load and are paid in all hours; the cloud takes the peaks.
 
