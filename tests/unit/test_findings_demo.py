@@ -128,7 +128,7 @@ def test_the_command_lists_the_dearest_and_a_period_without_data_is_no_good_news
     whole = answer(f"findings --team research --top 2 {where}")
     research = [one.command for one in findings.findings if one.team == "research"]
     assert [one["command"] for one in (*whole["savings"], *whole["upper_bounds"])] == research[:2]
-    check_end(f"findings {where} --month 2020-01", "1", "nothing held GPUs in January 2020")
+    check_end(f"findings {where} --month 2020-01", "1", "no GPU was allocated in January 2020")
 
 
 def test_patches_are_objects_that_kubernetes_knows(findings: Findings) -> None:

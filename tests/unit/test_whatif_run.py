@@ -160,7 +160,7 @@ REFUSED = table("""
     schedule  | 2    | {ON} --active-hours-per-day 5 --idle-minutes 5       | --idle-minutes
     schedule  | 2    | --office-hours early                                 | 08:00-18:00
     schedule  | 2    | --office-hours 08:00-18:00 --weekdays mo-fr          | mon-fri
-    spot      | 2    | {BOTH} --interruptions-per-hour -1                   | from 0
+    spot      | 2    | {BOTH} --interruptions-per-hour -1                   | of at least 0
     spot      | 2    | {BOTH} --hours 0.25                                  | longer than the job
     spot      | 2    | {ON}                                                 | --spot-price is missing
     spot      | 2    | --instance-type p4d.25xlarge                         | p4d.24xlarge
@@ -171,7 +171,7 @@ REFUSED = table("""
     spot      | 2    | {BOTH} --interruptions-per-hour 9999                 | never end
     spot      | 2    | {BOTH} --hours 9e9                                   | at most 87,840
     spot      | 2    | --on-demand-price 1e30 --spot-price 12               | at most 10,000,000
-    spot      | 1    | --team research                                      | no store
+    spot      | 1    | --team research                                      | store not found
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
     tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's prices are missing
@@ -186,7 +186,7 @@ REFUSED = table("""
     tokens    | 2    | {SERVED} {ON} --team x                               | leave out --team
     tokens    | 2    | {SERVED} {ON} --region us-east-1                     | --region is of an --instance-type
     tokens    | 1    |                                                      | store not found
-    plan      | 2    |                                                      | no plan is named
+    plan      | 2    |                                                      | FILE is missing
     plan      | 2    | plan.toml --example                                  | --example prints a plan
     plan      | 1    | none.toml                                            | cannot read none.toml""")
 

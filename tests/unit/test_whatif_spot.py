@@ -70,7 +70,7 @@ def test_one_interruption_in_three_hours() -> None:
     assert round(answer["saving_percent"]) == 59 and answer["optimal_checkpoint_minutes_daly"] is None
     # waits take time: an hour for each interruption
     waiting, plain = (
-        float(one["time"][0].split()[5])
+        float(one["time"][0].split()[3])
         for one in (ask_once(EXAMPLE + " --capacity-wait-minutes 60"), answer)
     )
     assert waiting - plain == pytest.approx(100 * RATE * (1 + plain / 100), abs=0.01)
