@@ -202,11 +202,11 @@ def _price_ages(
 ) -> Iterator[SetupCheck]:
     """Number of nodes and dates of prices for each source of the nodes' last prices."""
     for source, nodes, oldest, newest in ages:
-        dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
+        dates = f"price date {oldest}" if oldest == newest else f"price dates {oldest} to {newest}"
         days = (now.astimezone(config.tz).date() - oldest).days
         text = f"prices {nodes} node{'s' if nodes > 1 else ''} now, {dates}"
         if days > 0:
-            text += f": up to {days} day{'s' if days > 1 else ''} old"
+            text += f", up to {days} day{'s' if days > 1 else ''} old"
         # the price book's owner dates it; a bill is as old as its month
         is_stale = source in REFRESHED and days > config.prices.stale_after_days
         yield SetupCheck(
@@ -592,7 +592,10 @@ def examine(
         yield SetupCheck("config", "settings", FAIL, error.message, error.fix)
         return
     if config.path:
-        yield SetupCheck("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
+        count = len(config.prometheus)
+        yield SetupCheck(
+            "config", str(config.path), OK, f"valid; {count} Prometheus server{'' if count == 1 else 's'}"
+        )
     else:
         text = "none; defaults apply. Searched: " + ", ".join(map(str, places(environ, Path.cwd())))
         yield SetupCheck("config", "file", WARN, text, "gpucost init")

@@ -385,7 +385,9 @@ def number(kind: type[N], how: Option, text: Any) -> N:
     if not value.is_finite() or is_under or is_broken or (how.most is not None and value > how.most):
         end = f" and at most {how.most:,}" if how.most is not None else ""
         what = "whole number" if kind is int else "number"
-        raise ValueError(f"{text!r} is not a {what} {'above' if how.above else 'from'} {how.least}{end}")
+        raise ValueError(
+            f"{text!r} is not a {what} {'above' if how.above else 'of at least'} {how.least}{end}"
+        )
     if math.isinf(float(value)):
         raise ValueError(f"{text!r} is too large")
     return kind(value)

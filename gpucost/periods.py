@@ -141,7 +141,7 @@ def within(name: str) -> str:
     in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07
     """
     if " to " in name or " .. " in name:
-        return f"from {name}"
+        return f"from {name.replace(' .. ', ' to ')}"
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
 
 

@@ -240,7 +240,7 @@ PathsArgument = Annotated[
 ForceOption = Annotated[
     bool,
     Option(
-        "Replace the stored bill, even if the new one is older, smaller or another view.",
+        "Replace the stored bill, even if the new one is older, smaller or of another format.",
         flag="--replace",
         also="--force",
     ),
@@ -377,10 +377,10 @@ def collect_slurm(
 
     Jobs: the text of sacct with any list of fields that includes JobID, State, Start, End (or Elapsed) and AllocTRES, or its
     JSON. Nodes and accounts: scontrol show node, reservation and job -d (--oneliner or --json), sinfo --json, sacctmgr show
-    event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing; a later answer
-    replaces an earlier one about a running job, in any order of loading. If a file is invalid, nothing is loaded.
+    event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing. Newer data of
+    a running job replaces older data, in any order of loading. If a file is invalid, nothing is loaded.
 
-    Without files: query Slurm by --sacct, --slurmrestd or [slurm] in gpucost.toml, one day at a time. The first run collects
+    Without files: query Slurm with --sacct, --slurmrestd or [slurm] in gpucost.toml, one day at a time. The first run collects
     the current month; later runs start late_days before the last collected job.
 
     Without --from and --to, the collected period of files lasts from the first start to the last time of any job.

@@ -47,18 +47,18 @@ def config_show(call: RowsCall) -> None:
     from gpucost.config.load import resolved
 
     looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
-    call.note(f"config file: {call.settings.path or f'none (looked for {looked}); gpucost init writes one'}")
+    call.note(f"config file: {call.settings.path or f'none (searched: {looked}); gpucost init writes one'}")
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 
 
 # Lines to copy into a shell.
 _NEXT = """
-to look around in it:
+to explore it:
 {path}  gpucost demo --keep ./gpucost-demo
 for your own fleet:
   gpucost init"""
 _NEXT_KEPT = """
-to look around in it:
+to explore it:
 {path}  cd {folder}
   gpucost report --team product
   gpucost report --by namespace,gpu_model
@@ -90,7 +90,8 @@ def demo(
 ) -> None:
     """Load, price, attribute and report two months of a sample fleet: metrics, Slurm jobs and a bill.
 
-    The first month has a bill, the second is an estimate. Needs no network and no credentials. Without --keep no files stay.
+    The first month has a bill, the second is an estimate. Needs no network and no credentials. Without --keep, deletes the
+    files at the end.
 
     \b
     Examples:
@@ -147,7 +148,7 @@ def doctor(call: BriefCall) -> None:
     if call.format == "json":
         print_text(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
-        print_text(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
+        print_text(f"\n{count[Status.ok]} ok, {count[Status.warn]} to check, {count[Status.fail]} failed")
     if count[Status.fail]:
         raise typer.Exit(1)
 

@@ -305,7 +305,7 @@ def _view(con: DuckDBPyConnection, name: str, relation: DuckDBPyRelation) -> Non
 
 
 def _entry(name: str, at: int) -> str:
-    """The column name of a map's entry in a copy: keys may differ only in case, columns may not."""
+    """The column name of a map's entry in a copy; with a number, because keys may differ in case alone, columns not."""
     return f"{name}:{at}"
 
 

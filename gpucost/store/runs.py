@@ -247,7 +247,7 @@ def lagging_targets(
     return [LaggingTargets(*row) for row in sqlfiles.run(con, "lagging_targets", params).fetchall()]
 
 
-# a target's gaps follow its series, which _SERIES_CLUSTER moves next
+# move a target's gaps to the cluster of its series; _SERIES_CLUSTER then moves the series
 _GAPS_CLUSTER = """
 UPDATE scrape_gaps SET cluster = moved.to_cluster
 FROM (

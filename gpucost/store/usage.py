@@ -187,7 +187,7 @@ def nothing_used(
     if error := unknown_name(con, from_ms, to_ms, period_name, filters):
         return error
     wanted = [name for names in _names(filters).values() for name in names]
-    message = f"no usage in {period_name} by {', '.join(wanted)}"
+    message = f"no usage {within(period_name)} by {', '.join(wanted)}"
     return GpucostError(message, "list users of GPUs: gpucost report --by workload")
 
 
@@ -209,7 +209,7 @@ def unknown_name(
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(
-            f"no GPU was allocated in {period_name}", "gpucost report shows the newest month with data"
+            f"no GPU was allocated {within(period_name)}", "gpucost report shows the newest month with data"
         )
     for place, dimension in enumerate((*_FILTERS, "users")):
         existing = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())

@@ -29,7 +29,7 @@ def is_own_machine(node: Node) -> bool:
 def why_not(node: Node) -> str:
     """Why the bill stays the same when the node goes; empty if it falls."""
     if is_own_machine(node):
-        return "own machines: switching them off saves power at most"
+        return "own machines (switching them off saves only power)"
     if node.capacity_type == "capacity_block":
         return "in a capacity block, which is paid in advance"
     if node.prices and all(price.is_committed for price in node.prices):

@@ -59,23 +59,26 @@ OnDemandPrice = Annotated[
     Decimal, Option("On-demand price per hour, of a node by default.", above=True, most=DEAREST)
 ]
 SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
-Per = Annotated[PricePer, Option("What the prices given here are per: a node or a GPU.", is_shown=True)]
+Per = Annotated[PricePer, Option("Unit of the given prices: a node or a GPU.", is_shown=True)]
 Nodes = Annotated[
     int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
 ]
-_GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
+_GPUS = "GPUs per node; without --nodes, the GPUs of one node. Default: 8."
 Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")]
-_HOURS = "Hours that each node is needed. Default: 730, a month."
+_HOURS = "Hours each node is needed. Default: 730, a month."
 HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
 Hours = Annotated[float, HOURS]
 ActiveHours = Annotated[
-    float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
+    float,
+    Option(
+        "Hours per day that the nodes are needed.", above=True, most=24, says="needed", unit="hours a day"
+    ),
 ]
 Margin = Annotated[
     float,
     Option(
-        "Added to measured memory and activity. Default: 10.",
-        says="added to what is measured",
+        "Percent to add to measured memory and activity. Default: 10.",
+        says="margin on measured values",
         unit="percent",
     ),
 ]
@@ -89,6 +92,5 @@ Headroom = Annotated[
     ),
 ]
 Days = Annotated[
-    int,
-    Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days"),
+    int, Option("Number of days. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")
 ]

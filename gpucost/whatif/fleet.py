@@ -178,7 +178,7 @@ class Fleet:
 
     @property
     def by_name(self) -> dict[NodeKey, Node]:
-        """Its nodes by cluster and name, as pods name them."""
+        """Nodes by cluster and name, the key that pods use."""
         return {node.key: node for node in self.nodes}
 
     def without(self, pods: Collection[Pod]) -> Fleet:

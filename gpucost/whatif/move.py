@@ -203,7 +203,7 @@ def _break_even(case: _Case) -> str:
     """The rise of the spot price there up to which the work moves."""
     name, best = case.work.name, case.best
     if best is None:
-        return f"{name}: no place costs at most {_WORTH_PERCENT} % of the primary's spot price, and less than today"
+        return f"{name}: no place costs less than today and at most {_WORTH_PERCENT} % of the primary's spot price"
     percent = (case.most - best.position.cost) / best.nodes.cost * 100
     return f"{name}: {best.name} is worth it until its spot price rises by {percent:,.1f} %"
 

@@ -32,7 +32,7 @@ from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, movable, rate_assumption
 from gpucost.whatif.spot.parts import parts_of
 
-_HINT = "gpucost whatif plan --example prints a plan with all that matters"
+_HINT = "gpucost whatif plan --example prints a complete plan"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 _TIMES = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
 _COLUMNS = ("step", "change", "groups", "today", "after", "saving")

@@ -332,8 +332,8 @@ def _ranges(advised: Sequence[Pool], currency: str) -> Iterator[Range]:
 
 def _assumptions(demand: Demand) -> Iterator[Assumption]:
     yield from demand.assumptions
-    yield Assumption("least use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
-    yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
+    yield Assumption("minimum use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
+    yield Assumption("minimum use above the price ratio", MARGIN * 100, "points", "default")
     unit = "money per node-hour"
     for use in (use for use in demand.uses if use.offers):
         yield priced(f"{use.instance_type}: on demand", use.on_demand, unit)

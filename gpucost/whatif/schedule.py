@@ -69,8 +69,8 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
 class Rules(OptionGroup):
     """When GPUs are released and nodes removed. None switches a rule off.
 
-    `idle_minutes` releases pods, with `only_notebooks` only notebooks. `office` has the open spans of the period; they apply to
-    all work but batch work, which ends by itself.
+    `idle_minutes` releases all pods, or only notebooks if `only_notebooks` is set. `office` has the open spans of the period;
+    they apply to all work except batch work, which ends by itself.
     """
 
     idle_minutes: Annotated[
@@ -334,19 +334,22 @@ def _waited(count: int, hours: float, longest: float) -> tuple[dict[str, Value],
     }
     if not count:
         return figures, "No work would have waited."
-    return figures, f"{count:,} waits of {hours:,.1f} hours in all, the longest {minutes:,.1f} minutes."
+    return (
+        figures,
+        f"{count:,} wait{'' if count == 1 else 's'}, {hours:,.1f} hours in total; the longest takes {minutes:,.1f} minutes.",
+    )
 
 
 def _break_even(cash: Decimal, wait_hours: float, currency: str) -> Texts:
     """Conditions that end the saving."""
     if cash <= 0:
         return (
-            "No money leaves the bill: no node is empty for long enough, or the nodes are paid in any case.",
+            "The bill stays the same: no node is empty for long enough, or the nodes are paid in any case.",
         )
     if not wait_hours:
         return ()
     return (
-        f"It pays while an hour of waiting costs less than {cash / to_decimal(wait_hours):,.2f} {currency}.",
+        f"It saves money if an hour of waiting costs less than {cash / to_decimal(wait_hours):,.2f} {currency}.",
     )
 
 
@@ -367,7 +370,7 @@ def _findings(
     if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
         yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to continue."
     if rules.patience_ms and not any(pod.key in idle for pod in pods):
-        yield "No pod was idle for so long. GPUs without a pod label of an exporter are never released."
+        yield "No pod was idle for that long. GPUs whose exporter gives no pod label are never released."
     reasons = Counter(filter(None, map(_why_it_stays, usage.fleet.nodes)))
     for why, count in sorted(reasons.items()):
         yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}."
@@ -376,7 +379,7 @@ def _findings(
 def _why_it_stays(node: Node) -> str:
     """The reason that an empty node is not removed."""
     if not node.has_users:
-        return "plain hosts, and no metric reports the users of their GPUs. Set [[hosts]] user_label"
+        return "plain hosts without a metric of GPU users. Set [[hosts]] user_label"
     if (why := why_not(node)) or node.capacity_type != "reserved":
         return why
     return "in a capacity reservation, paid in any case; cancelling it would save its cost"
@@ -438,7 +441,7 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
     figures, text = _waited(starts, starts * wait, wait)
     return Answer(
         kind="schedule",
-        title=f"A schedule for {nodes.nodes:,} node(s) scaled to zero",
+        title=f"A schedule for {nodes.nodes:,} node{'' if nodes.nodes == 1 else 's'} scaled to zero",
         period=f"{always:g} hours",
         today=today,
         scenario=scenario,

@@ -44,14 +44,15 @@ class Method(StrEnum):
 
 
 ISOLATION = {
-    Method.time_slicing: "Time slicing isolates nothing: each pod sees the whole GPU's memory and can "
-    "starve the others, and a fault can reach them all.",
-    Method.mps: "MPS separates address spaces and can limit memory and threads per pod, but a fault of one can end the others.",
-    Method.mig: "MIG isolates compute, memory and faults in hardware; changing a layout needs the GPU empty.",
+    Method.time_slicing: "Time slicing does not isolate pods: each one sees the whole GPU's memory and can "
+    "starve the others, and a fault can affect all of them.",
+    Method.mps: "MPS separates address spaces and can limit memory and threads per pod, but a fault in one pod can end "
+    "the others.",
+    Method.mig: "MIG isolates compute, memory and faults in hardware; a layout can change only while the GPU is empty.",
 }
 TIME = {
-    Method.time_slicing: "Pods take turns: n pods that are busy at once are each n times slower.",
-    Method.mps: "Pods run at once and share the GPU's units: busy pods slow each other down, by less than with time slicing.",
+    Method.time_slicing: "Pods take turns: n busy pods each run n times slower.",
+    Method.mps: "Pods run at once and share the GPU's units: busy pods slow each other down, but less than with time slicing.",
     Method.mig: "Each pod has the speed of its slice and no more: bursts above it take longer, steady work does not.",
 }
 
@@ -118,10 +119,10 @@ class Sizing(Margins):
     ways: Annotated[
         int,
         Option(
-            "Most pods on one GPU; not for mig. Default: 4.",
+            "Maximum number of pods on one GPU; not for mig. Default: 4.",
             least=2,
             most=48,
-            says="pods on one GPU at most",
+            says="maximum pods per GPU",
             unit="pods",
         ),
     ] = 4
@@ -172,7 +173,7 @@ def without_preallocation(fleet: Fleet, levels: Levels, facts: Facts) -> dict[Po
 
 
 _ALONE = "keeps its GPU: no other pod fits next to it"
-_FULL = "keeps its GPU: it holds its memory at any load, less needs work"
+_FULL = "keeps its GPU: it allocates fixed memory; less memory needs preparation"
 
 
 class Sharing(NamedTuple):

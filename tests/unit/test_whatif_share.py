@@ -142,7 +142,7 @@ def test_pods_with_preallocated_memory_share_only_with_work(facts: Facts) -> Non
     answer, grows = shared(facts, there, fixed, ROOMY), shared(facts, there, levels, ROOMY)
     suits = "saving_by_suitability.safe saving_by_suitability.needs_work"
     assert figures(answer, f"saving cash_saving {suits}") == "0 0 0 432"
-    assert "at any load, less needs work" in str(answer.tables[-1].lines[0][5])
+    assert "less memory needs preparation" in str(answer.tables[-1].lines[0][5])
     # memory that follows the load is needed
     assert figures(grows, suits) == "0 0"
 

@@ -70,7 +70,7 @@ def test_wait_for_capacity_takes_time_per_interruption() -> None:
     assert round(answer["saving_percent"]) == 59 and answer["optimal_checkpoint_minutes_daly"] is None
     # waiting takes time: an hour for each interruption
     waiting, plain = (
-        float(one["time"][0].split()[5])
+        float(one["time"][0].split()[3])
         for one in (ask_once(EXAMPLE + " --capacity-wait-minutes 60"), answer)
     )
     assert waiting - plain == pytest.approx(100 * RATE * (1 + plain / 100), abs=0.01)
@@ -201,7 +201,7 @@ def test_nodes_under_a_commitment_stay() -> None:
     assert figures(answer, "today scenario") == shown(
         400, 200 + 60 * exact(Work(0.1, 0.5, hits=math.sqrt(2)))
     )
-    assert "1 node(s) stay as they are: under a commitment, which is paid in any case" in answer.findings
+    assert "1 node stays: under a commitment, which is paid in any case" in answer.findings
     with pytest.raises(GpucostError, match="under a commitment"):
         moved(replace(both, nodes=both.nodes[1:], pods=both.pods[1:]), "6")
 

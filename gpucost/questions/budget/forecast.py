@@ -70,8 +70,8 @@ def forecast(
 
     The cost of a missing day follows from the level and trend of the last eight weeks, its weekday and the ends of past months.
     The range follows from the deviations of past days; after a step it contains both levels until the new one is confirmed
-    (docs/budgets.md). With --months or --growth: each month ahead, and the cost of the fleet, of half as much more and of ten
-    times as much, on demand, on spot and under commitments. Default month: the current one, or the newest with data.
+    (docs/budgets.md). With --months or --growth: each month ahead, and the cost of 1, 1.5 and 10 times the fleet, on
+    demand, on spot and under commitments. Default month: the current one, or the newest with data.
 
     \b
     Examples:

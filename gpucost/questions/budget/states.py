@@ -98,9 +98,12 @@ def _state(
         money, spent = "ok", (expected.to_date / amount * 100).quantize(_SIX)
         is_late = expected.expected is not None and expected.expected > amount
         if expected.to_date > amount:
-            money, reasons = "over", ["more is spent than the budget"]
+            money, reasons = "over", ["the budget is exceeded"]
         elif expected.open_days and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent):
-            money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
+            money, reasons = (
+                "warn",
+                ["the forecast exceeds the budget" if is_late else f"{spent:.0f} % is spent"],
+            )
     return BudgetState(
         name=budget.name,
         team=budget.team,

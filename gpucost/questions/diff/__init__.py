@@ -98,9 +98,9 @@ _WORDS = {
     "price": ("Price", "the same GPU-hours at a higher or lower price"),
     "volume": ("Volume", "more or fewer GPU-hours in use, or unmeasured"),
     "idle": ("Idle", "more or fewer idle GPU-hours"),
-    "mix": ("Mix", "other GPUs: model, cluster, spot or on demand"),
-    "new": ("New", "workloads of the later period only"),
-    "gone": ("Gone", "workloads of the earlier period only"),
+    "mix": ("Mix", "other GPU models, clusters or capacity types"),
+    "new": ("New", "workloads in the later period only"),
+    "gone": ("Gone", "workloads in the earlier period only"),
     "unallocated": ("Unallocated", "more or fewer unallocated GPU-hours"),
     "not_collected": ("Not collected", "billed time without metrics of the GPUs' holders"),
     "host": ("Host", "CPU and memory of pods without GPUs"),
@@ -128,7 +128,9 @@ def document(view: ReportView, diff: Diff, selection: str, top: int) -> Document
     by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
     return Document(
         title=f"What changed: {selection}, {before.name} {between} {after.name}",
-        subtitle=f"{_days(before)} to {_days(after)}" if _differ_in_length(diff) else f"{_days(before)} each",
+        subtitle=f"{_days(before)}, then {_days(after)}"
+        if _differ_in_length(diff)
+        else f"{_days(before)} each",
         currency=view.currency,
         sections=(_why(diff), _by_rows(diff), *((_workloads(diff, top),) if by_workload else ())),
         coverage=view.coverage,

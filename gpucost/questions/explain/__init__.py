@@ -252,7 +252,11 @@ def _paid_by(name: str, node: NodeCost) -> Table:
     parts = [(name, node.cost), ("others", node.others_cost), ("unallocated", node.unallocated_cost)]
     if node.not_collected_cost:
         parts.append(("not collected", node.not_collected_cost))
-    kind = (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}")
+    kind = (
+        node.instance_type,
+        node.capacity_type.replace("_", "-"),
+        f"{node.gpu_count:g} × {node.gpu_model}",
+    )
     title = f"Node {node.node} in cluster {node.cluster}: {', '.join(filter(None, kind))}"
     note = node.machine_id or "no provider id: bills cannot identify the node"
     return _parts(title, "Part", parts, (_WHOLE, node.node_cost), note)
@@ -331,9 +335,9 @@ def _place_of_row(name: str) -> tuple[str, int]:
 
 
 def _price(price: Decimal, currency: str) -> str:
-    """A price with all its decimals."""
+    """A price with all its decimals, at least four."""
     exponent = price.normalize().as_tuple().exponent
-    return figure_text(price, "price", currency, max(-exponent, 0) if isinstance(exponent, int) else 0)
+    return figure_text(price, "price", currency, max(-exponent, 4) if isinstance(exponent, int) else 4)
 
 
 def _exact(amount: Decimal) -> str:

@@ -37,13 +37,16 @@ def findings(
             flag="--min-cost",
         ),
     ] = None,
-    top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
+    top: Annotated[
+        int | None,
+        Option("Number of findings to list, the largest saving first (default: all).", "COUNT", least=1),
+    ] = None,
 ) -> Document:
     """List advice about waste, the largest saving first, each with the command that shows the saving.
 
-    Savings come first, then upper bounds: the cost of waste, or savings that need other work first. Each saving is the answer of
-    its `gpucost whatif` command on the same store; no GPU-hour is in two findings. Markdown, HTML and JSON have patches to apply.
-    docs/findings.md lists the kinds.
+    Savings come first. Upper bounds follow: the cost of waste, or savings that need preparation. Each saving is the result of
+    its `gpucost whatif` command on the same store. No GPU-hour is in two findings. Markdown, HTML and JSON contain patches to
+    apply. docs/findings.md lists the kinds.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -142,9 +145,9 @@ def headline(found: Findings, currency: str) -> str:
     least, saving, freed, most = (figure_text(amount, "money", currency, 2) for amount in amounts)
     count = len(found.findings)
     if not count:
-        return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
+        return f"No finding saves {least} a month or more ([findings] minimum_per_month)."
     less = f"; {found.passed_over} more under {least}" if found.passed_over else ""
     return (
-        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
-        f"free on nodes that stay; upper bounds: {most}, the cost of waste, or savings that need work first."
+        f"{count} finding{'s' if count > 1 else ''}{less}. Savings: {saving} a month in cash, and GPUs worth {freed} freed on "
+        f"nodes that stay. Upper bounds: {most}, for waste without a calculation and savings that need preparation."
     )

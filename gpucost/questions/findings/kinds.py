@@ -40,26 +40,26 @@ _NUMBER = re.compile(r"([-_.])\d+$")
 _SCOPE = ("--team", "--namespace", "--workload", "--cluster")
 _IDLE_MINUTES = ("--idle-minutes", "60")
 _EMPTY_MINUTES = ("--empty-minutes", "10")
-_OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
+_OWN_MACHINES = "switch these machines of your own off to save power, or use them for other work"
 
 # Each kind: its title, its advice, and the what-ifs that price it. If several kinds fit a workload, the first one takes it.
 KINDS: dict[str, tuple[str, ...]] = {
-    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it", "schedule"),
+    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or delete it", "schedule"),
     "idle_workload": ("Idle workload", "ask its owner whether it is still needed", "schedule"),
     "over_requested": ("GPUs requested, never used", "request as many GPUs as are used", "rightsize"),
     "over_provisioned": (
         "Replicas or GPUs to spare",
-        "fewer replicas, a shared GPU, or a smaller one",
+        "use fewer replicas, a shared GPU, or a smaller one",
         "share",
         "rightsize",
     ),
-    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours", "schedule"),
-    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints", "spot"),
+    "off_peak": ("Serving, idle off-peak", "scale it down outside these hours", "schedule"),
+    "on_demand_training": ("On-demand training", "move it to spot, with checkpoints", "spot"),
     "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner", "schedule"),
-    "steady_on_demand": ("Steady use on demand", "commit to the base", "reserve"),
+    "steady_on_demand": ("Steady on-demand use", "buy a commitment for the base load", "reserve"),
     "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
     "lost_work": ("Work lost to failures", "write checkpoints more often, and fix the failures"),
-    "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
+    "between_jobs": ("Free between jobs", "pack jobs onto fewer nodes, or start waiting work sooner"),
 }
 
 
@@ -319,7 +319,7 @@ class Candidates:
         """Unallocated GPUs: empty nodes, by cluster, and free GPUs on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
         for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
-            finding = _of_free("empty_nodes", rows, "that no pod held for long")
+            finding = _of_free("empty_nodes", rows, "that were empty for a long time")
             if is_own:
                 yield replace(finding, advice=_OWN_MACHINES)
                 continue
@@ -328,7 +328,7 @@ class Candidates:
             yield replace(finding, patch=patch, saving=ZERO, questions=(question,))
         for row in self.free:
             if row["bucket"] == "between_jobs":
-                yield _of_free("between_jobs", [row], "that were free on nodes in use")
+                yield _of_free("between_jobs", [row], "in use")
 
     def _about(
         self,
@@ -347,7 +347,7 @@ class Candidates:
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
         evidence = f"{_hours(gpu_ms):,.1f} of {_hours(held):,.1f} GPU-hours {words}"
         metric, threshold = self.config.activity.device_metric, self.config.idle.threshold_percent
-        share = _percent(measured / held) if held else "nothing"
+        share = _percent(measured / held) if held else "none"
         owners = frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows)
         namespaces = sorted({row["namespace"] for row in rows})
         scope = Scope((), tuple(namespaces), tuple(names), (rows[0]["cluster"],))
@@ -358,7 +358,7 @@ class Candidates:
             namespace=namespaces[0] if len(namespaces) == 1 else None,
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
             subject=", ".join(names),
-            evidence=f"{evidence}; held {self._moment(start)} to {self._moment(end)}",
+            evidence=f"{evidence}; allocated from {self._moment(start)} to {self._moment(end)}",
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             owners=owners,
             questions=tuple(WhatIfQuery(command, scope, options) for command in KINDS[kind][2:]),
@@ -405,7 +405,7 @@ def _of_free(kind: str, rows: Sequence[Row], words: str) -> Finding:
     """The finding about unallocated GPUs; without a what-if, their cost is an upper bound."""
     gpu_ms, nodes = sum(row["gpu_ms"] for row in rows), sum(row["nodes"] for row in rows)
     largest = max(rows, key=lambda row: row["cost"])["largest"]
-    names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
+    names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', '-')}" for row in rows)
     count = f"{nodes} node{'s' if nodes > 1 else ''}"
     return _finding(
         kind,

@@ -55,7 +55,9 @@ class OwnNode(OptionGroup):
 def prices_tco(
     request: Request,
     own: OwnNode,
-    file: Annotated[Path | None, argument("FILE", "TOML file of the same keys; options win over it.")] = None,
+    file: Annotated[
+        Path | None, argument("FILE", "TOML file with the same keys; options override it.")
+    ] = None,
     utilization_percent: Annotated[
         str | None, Option("Share of hours in use: above 0, at most 100.", "NUMBER")
     ] = None,
@@ -63,9 +65,9 @@ def prices_tco(
         str | None, Option("Currency of the prices. Default: the configured one.", "CODE")
     ] = None,
 ) -> Document:
-    """Compute the cost of an hour of an own node and of its GPUs, part by part.
+    """Compute the hourly cost of your own node and of its GPUs, part by part.
 
-    From a file, options, or both. A year has 8,760 hours, a month 730. Power is paid in every hour, used or not. Missing parts
+    Reads a file, options, or both. A year has 8,760 hours, a month 730. Power is paid in every hour, used or not. Missing parts
     count as 0 and are listed. To use the price of a node-hour elsewhere, add it to the price book.
 
     \b

@@ -38,13 +38,13 @@ def quote(
     price_per: Annotated[
         PricePer, Option("Unit of --price: a node or a GPU.", is_shown=True)
     ] = PricePer.node,
-    own: Annotated[Path | None, Option("Own nodes, as a file of gpucost prices tco.", "FILE")] = None,
+    own: Annotated[Path | None, Option("Your own nodes: a file for gpucost prices tco.", "FILE")] = None,
 ) -> Document:
     """Compare the ways to buy a number of GPUs for a number of hours.
 
-    On demand, spot and commitments at today's list prices (gpucost prices), your own price, and own nodes. It needs no store.
-    Commitments and own nodes are paid for longer than these hours: rows are sorted by the whole payment. For a GPU model, each
-    cloud has its cheapest place.
+    Compares on-demand, spot and commitment prices of today's lists (gpucost prices), your own price, and your own nodes.
+    Needs no store. Commitments and own nodes are paid for their whole term, so rows are sorted by the total payment; old
+    prices and single-GPU hosts come last. For a GPU model, only the cheapest place of each cloud is listed.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def _notes(answer: Quote) -> list[str]:
     ways, notes = {row.purchase_option for row in answer.rows}, []
     if "spot" in ways:
         notes.append(
-            "the cost of spot does not include repeated work after interruptions: gpucost whatif spot counts it"
+            "spot prices do not include work repeated after interruptions: gpucost whatif spot includes it"
         )
     if any(row.term_years for row in answer.rows):
         notes.append("commitments and own nodes are paid for their whole term, used or not")

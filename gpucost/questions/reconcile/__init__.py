@@ -134,10 +134,10 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
                 amount(itemgetter(2), statement.currency),
             ),
             sums,
-            f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
-            f"{account.effective_cost:,.2f} {statement.currency} of it, {account.lines['attributed']:,.2f} of "
-            "that attributed to teams. A bill row shared by several teams counts for the one with the "
-            "largest part."
+            f"{account.machines:,} GPU instances with {account.instance_hours:,.1f} hours cost "
+            f"{account.effective_cost:,.2f} {statement.currency}, of which {account.lines['attributed']:,.2f} "
+            "is attributed to teams. A bill row shared by several teams is counted under the team with "
+            "the largest share."
             if is_configured and statement.basis == "effective"
             else None,
         )
@@ -160,7 +160,7 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
     )
     if account.beside:
         yield Table.of(
-            "Part of it: other charges on GPU instances",
+            "Included: other charges on GPU instances",
             account.beside,
             (text("kind"), amount("cost"), text("currency")),
         )

@@ -172,7 +172,7 @@ def unit_tokens(
         Names,
         Option(
             "Dimensions of the rows, any of cluster, namespace, workload, team, model, tenant, day. "
-            "Default: all but tenant, and models.",
+            "Default: all but tenant, with a table of models.",
             "A,B",
             is_split=True,
         ),

@@ -40,21 +40,23 @@ BUCKETS = (
     WasteBucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
     WasteBucket("data_stall", "training, batch", "Data stalls", "idle while running"),
     WasteBucket(
-        "failed_restarted", "training, batch", "Lost work", "of failed pods, since their last known epoch"
+        "failed_restarted", "training, batch", "Lost work", "work of failed pods after their last known epoch"
     ),
-    WasteBucket("off_peak_idle", "inference", "Off-peak idle", "idle in replicas that the peak needs"),
+    WasteBucket("off_peak_idle", "inference", "Off-peak idle", "idle replicas that the peak needs"),
     WasteBucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
     WasteBucket("user_away", "development", "User away", "idle, not yet forgotten"),
-    WasteBucket("forgotten", "development", "Forgotten", "idle for long, until its end"),
-    WasteBucket("idle", "other", "Idle", "idle, of unknown type"),
+    WasteBucket("forgotten", "development", "Forgotten", "idle for a long time, until the end"),
+    WasteBucket("idle", "other", "Idle", "idle, workload type unknown"),
     WasteBucket("starting", "held", "Starting", "bound, pulling images"),
-    WasteBucket("unmeasured", "held", "Unmeasured", "held, without a sample", is_waste=False),
+    WasteBucket("unmeasured", "held", "Unmeasured", "allocated, without a sample", is_waste=False),
     WasteBucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
-    WasteBucket("empty_node", "unallocated", "Empty nodes", "node without pods for long"),
-    WasteBucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
+    WasteBucket("empty_node", "unallocated", "Empty nodes", "node without pods for a long time"),
+    WasteBucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned or broken"),
     WasteBucket("reserved", "unallocated", "Reserved", "kept free by a Slurm reservation"),
-    WasteBucket("fragmentation", "unallocated", "Fragmentation", "free, but too few for a request"),
-    WasteBucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
+    WasteBucket("fragmentation", "unallocated", "Fragmentation", "free GPUs, too few for a request"),
+    WasteBucket(
+        "cpu_memory", "no GPU", "Cores, memory", "cores and memory charged without a GPU", is_waste=False
+    ),
 )
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
 BY_NAME = {bucket.name: bucket for bucket in BUCKETS}

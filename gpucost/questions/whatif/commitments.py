@@ -44,12 +44,12 @@ def whatif_buy(
     node: OwnNode,
     described: DescribedNodes,
     file: Annotated[
-        Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
+        Path | None, argument("FILE", "TOML file about your node, as for gpucost prices tco.")
     ] = None,
 ) -> Document:
-    """Report whether own nodes next to the cloud pay for themselves, how many, and after how many months.
+    """Find out whether buying nodes pays off, how many to buy, and after how many months they pay off.
 
-    The file and options of an own node are those of gpucost prices tco; its default is 8 GPUs. Cloud usage is the store's
+    Describe your node in a file or by options, as for gpucost prices tco (default: 8 GPUs). Cloud usage is the store's
     usage of the same GPU model at its cost, or --nodes at --on-demand-price or at the price of --instance-type in --region. Own
     nodes take the base load and are paid in all hours; the cloud takes the peaks.
 
@@ -197,12 +197,12 @@ def whatif_reserve(
         ),
     ] = (),
 ) -> Document:
-    """Report which commitments cost least: how many instances, for how long, and the money owed.
+    """Find the cheapest commitments: how many instances, for how long, and the obligation.
 
-    From the hourly curve of on-demand instances in use: the store's, by instance type and region, or the one that options
-    describe. Workloads with better advice in gpucost findings are left out, and so are hours under commitments of the bill.
-    Prices of reserved instances, savings plans and CUDs are list prices (gpucost prices), or --commitment-discount, without
-    upfront payment: KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
+    Uses the on-demand instances in use per hour: from the store, by instance type and region, or from the options. Workloads
+    with better advice in gpucost findings are left out, and so are hours that commitments in the bill already cover. Prices
+    of reserved instances, savings plans and CUDs are list prices (gpucost prices) or --commitment-discount, without upfront
+    payment. KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ class PatternSelection(Selection):
     workloads: Annotated[
         Names,
         Option(
-            "Only this workload's usage; `*` is anything; repeatable.",
+            "Only this workload's usage; `*` is a wildcard; repeatable.",
             "KIND/NAME",
             flag="--workload",
             panel=WHOSE,

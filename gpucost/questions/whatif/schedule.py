@@ -20,14 +20,14 @@ def whatif_schedule(
     nodes: DescribedNodes,
     rules: Rules,
     office_hours: Annotated[
-        str | None, Option("Local hours in which work is on; batch work is always on.", "HH:MM-HH:MM")
+        str | None, Option("Local hours in which work runs; batch work always runs.", "HH:MM-HH:MM")
     ] = None,
     weekdays: Annotated[str, Option("Days with office hours.", "DAY-DAY", is_shown=True)] = "mon-fri",
 ) -> Document:
-    """Price the release of idle GPUs, the removal of empty nodes, and office hours, and list the waits.
+    """Estimate the saving of releasing idle GPUs, removing empty nodes and office hours, and the waits.
 
-    With a price: nodes that are always on, compared with --active-hours-per-day. Otherwise the usage in the store is replayed
-    under the rules.
+    With a price: compare nodes that are always on with nodes that run --active-hours-per-day. Without a price: replay the
+    usage in the store under the rules.
 
     \b
     Examples:

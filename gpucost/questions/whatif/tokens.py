@@ -36,11 +36,11 @@ class ApiOffer(OptionGroup):
     """A model at an API, and its price."""
 
     model: Annotated[
-        str | None, Option("Model at the API; with tokens of bills, `*` is a wildcard.", "NAME")
+        str | None, Option("Model at the API; `*` is a wildcard for tokens in bills.", "NAME")
     ] = None
     api_provider: Annotated[str | None, Option("Seller, for its list price: openai, aws, …", "NAME")] = None
     input_price_per_million: Annotated[
-        Decimal | None, Option("Mean price of a million prompt tokens, cached ones included.", most=DEAREST)
+        Decimal | None, Option("Mean price of a million prompt tokens, including cached ones.", most=DEAREST)
     ] = None
     output_price_per_million: Annotated[
         Decimal | None, Option("Price of a million generated tokens.", most=DEAREST)
@@ -50,11 +50,11 @@ class ApiOffer(OptionGroup):
 def whatif_tokens(
     request: WhatIfRequest, described: DescribedTokens, offer: ApiOffer, own: OwnNodes, replicas: Replicas
 ) -> Document:
-    """Compare the cost of a model's tokens: bought from an API, or served on own GPUs.
+    """Compare the cost of a model's tokens: bought from an API, or served on your own GPUs.
 
-    With options of a replica: tokens that are bought today (of bills, or described), served by own on-demand nodes that are
-    always on, enough for the busiest hour and spare replicas. Otherwise: tokens of the store's workloads (gpucost unit tokens),
-    bought from an API.
+    With --gpus-per-replica and --replica-tokens-per-second: serve tokens that you buy today (from bills or options) on
+    on-demand nodes that are always on, enough for the busiest hour and the spare replicas. Without them: buy the tokens of
+    your workloads (gpucost unit tokens) from an API.
 
     \b
     Examples:
@@ -67,7 +67,9 @@ def whatif_tokens(
     is_described = request.is_described(described)
     if not flags_of(replicas):
         if is_described or flags_of(own):
-            raise UsageError("the replicas are missing", "--gpus-per-replica, --replica-tokens-per-second")
+            raise UsageError(
+                "the replicas are missing", "set --gpus-per-replica and --replica-tokens-per-second"
+            )
         return dated(_bought_instead(request, offer), request)
     if is_described:
         use = Assumption("tokens", f"{DAYS} days", "", "option")

@@ -48,7 +48,7 @@ _ALWAYS_SHOWN = ("cost", "saving", "obligation", "saving_percent", "today", "sce
 def document(answer: Answer) -> Document:
     """The answer for people: today, the scenario and the saving; then ranges, sentences, tables and assumptions."""
     currency, data = answer.today.currency, _data(answer)
-    texts = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
+    texts = (("Break-even", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
     return Document(
         title=f"{answer.title}, {answer.period}",
         currency=currency,

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
 _STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"
-_ENDS = "between the 5 and 95 % ends of the rate of interruptions"
+_ENDS = "from the low (5 %) to the high (95 %) end of the interruption rate"
 
 
 def _mean(rows: Sequence[Any], name: str) -> Any:
@@ -69,7 +69,7 @@ def answer(question: SpotQuery) -> Answer:
     if not moved:
         raise GpucostError(
             f"no on-demand usage of {usage.scope_name} in {usage.period_name} can be moved: "
-            + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
+            + "; ".join(f"{count} node{'' if count == 1 else 's'}: {why}" for why, count in stays.items()),
             "--spot-price gives a price; --month names another period",
         )
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
@@ -141,7 +141,7 @@ def _ends(parts: Sequence[Part], today: Position) -> tuple[tuple[Range, ...], li
     if not parts:
         return (), []
     longer = sum(part.longer_hours for part in parts) / sum(part.hours for part in parts)
-    time = [f"the work that moves takes {longer * 100:.2f} % longer, waits for capacity included"]
+    time = [f"moved work takes {longer * 100:.2f} % longer, including waits for capacity"]
     low, high = sum(part.low for part in parts), sum(part.high for part in parts)
     if low == high:
         return (), time
@@ -158,7 +158,7 @@ def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, i
     if not safe:
         yield "no work here is both safe to move and cheaper on spot: no saving is counted"
     for why, count in sorted(stays.items()):
-        yield f"{count} node(s) stay as they are: {why}"
+        yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}"
 
 
 def _judged(part: Part) -> Part:
@@ -203,7 +203,7 @@ def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
     over = [part for part in parts if part.advice.starts_over]
     if over:
         hours = round(_mean(over, "run_hours"), 2)
-        name = "without known checkpoints a run starts over: its length"
+        name = "length of a run that starts over, without known checkpoints"
         yield Assumption(name, hours, "hours", "store, mean")
 
 
@@ -308,7 +308,7 @@ def described(
     usage = Usage(
         Fleet((node,), (Pod(node.name, "Job/work", gpus, 0, end),)),
         settings.currency,
-        f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
+        f"{nodes:,} node{'' if nodes == 1 else 's'} with {gpus} GPUs, {hours:,g} h each",
         f"{name} in {place.region}" if place.region else name,
         times=nodes,
         assumptions=(priced("on-demand price", on_demand, f"{settings.currency} per node-hour"),),

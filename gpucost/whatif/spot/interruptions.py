@@ -85,7 +85,7 @@ def _advisor_band(place: Place) -> str | None:
 
 
 def posterior(prior: Rate, own: Evidence) -> Rate:
-    """The rate with own evidence of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
+    """The prior rate updated with your own spot nodes of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
 
     The middle counts reclaims per node-hour, the upper end all ends per pool-hour: nodes of a pool count once.
     Conjugate prior: A. Gelman et al., Bayesian Data Analysis, 3rd ed., section 2.6.
@@ -98,8 +98,8 @@ def posterior(prior: Rate, own: Evidence) -> Rate:
     low = gamma_quantile(shape + own.reclaims, _LOW) / hours
     high = gamma_quantile(shape + own.ends, _HIGH) / (shape / prior.per_hour + own.pool_hours)
     source = (
-        f"own spot nodes: {own.reclaims:,.1f} witnessed reclaims in {own.node_hours:,.0f} node-hours, "
-        f"{own.ends:,.1f} ends in {own.pool_hours:,.0f} pool-hours, halved every 90 days; before: {prior.source}"
+        f"your spot nodes: {own.reclaims:,.1f} witnessed reclaims in {own.node_hours:,.0f} node-hours, "
+        f"{own.ends:,.1f} ends in {own.pool_hours:,.0f} pool-hours, weight halved every 90 days; prior: {prior.source}"
     )
     return Rate(per_hour, source, prior.as_of, low, max(high, per_hour))
 

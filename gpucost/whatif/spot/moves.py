@@ -27,7 +27,7 @@ class SpotOptions(OptionGroup):
     checkpoint_minutes: Annotated[
         float,
         Option(
-            "Work between two checkpoints. Default: 30.",
+            "Time between two checkpoints. Default: 30.",
             above=True,
             says="checkpoint interval",
             unit="minutes",
@@ -51,15 +51,15 @@ class SpotOptions(OptionGroup):
     capacity_wait_minutes: Annotated[
         float,
         Option(
-            "Wait for capacity after an interruption: time, not paid. Default: 96.",
-            says="wait for capacity (time, not paid)", unit="minutes",
+            "Unpaid wait for capacity after an interruption. Default: 96.",
+            says="wait for capacity (unpaid)", unit="minutes",
             source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
         ),
     ] = 96.0  # fmt: skip
     on_demand_share: Annotated[
         float,
         Option(
-            "Part of the nodes that stays on demand, and continues. Default: 0.",
+            "Share of nodes, 0 to 1, that stay on demand and keep running. Default: 0.",
             most=1,
             says="kept on demand",
             unit="of the nodes",

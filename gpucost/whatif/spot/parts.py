@@ -147,5 +147,5 @@ def savings_by_rate(parts: Sequence[Part]) -> Rows:
             savings.append(today - kept(cost) if math.isfinite(cost) else None)
         lines.append((rate, *savings))
     columns = ("interruptions per node-hour", "saving with checkpoints", "saving without")
-    note = "The same work at each rate. Without checkpoints an interrupted run starts over."
+    note = "The same work at each rate. Without checkpoints, an interrupted run starts over."
     return Rows("Saving by rate of interruptions", columns, tuple(lines), note)
