@@ -11,7 +11,6 @@ from itertools import pairwise
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Position
-from gpucost.whatif.curve import Curve
 from gpucost.whatif.flags import kept, total
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
@@ -110,12 +109,6 @@ class CostBlock:
 def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:
     """Money without a node (moved data, for example): `parts` units at that amount each."""
     return CostBlock(parts, amount_per_part, 0.0)
-
-
-def base_and_rest(curve: Curve, level: float, base: Decimal, rest: Decimal, gpus: float) -> list[CostBlock]:
-    """`level` nodes at the price `base` in all hours, and the rest of the curve by the hour, at `rest`."""
-    above = max(0.0, curve.node_hours - curve.used(level))
-    return [CostBlock(level * curve.hours, base, gpus), CostBlock(above, rest, gpus)]
 
 
 def position(currency: str, blocks: Sequence[CostBlock]) -> Position:

@@ -325,16 +325,19 @@ class Usage(NamedTuple):
         return bool(self.assumptions)
 
 
-def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope) -> Usage:
-    """The usage of the scope in `period`, from an attributed store, without its currency. Raises GpucostError without usage."""
+def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope, period_name: str = "") -> Usage:
+    """The usage of the scope in a period with this name, from an attributed store, without its currency.
+
+    Raises GpucostError without usage.
+    """
     filters: dict[str, tuple[str, ...]] = asdict(scope)
     rows = read_usage(con, period.start_ms, period.end_ms, **filters)
     if not rows.nodes:
-        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters)
+        raise nothing_used(con, period.start_ms, period.end_ms, period_name or str(period), **filters)
     return Usage(
         fleet_of(rows.nodes, rows.prices, rows.pods),
         "",
-        str(period),
+        period_name,
         str(scope),
         scope.is_narrowed,
         reported=Reported(*read_cost(con, period.start_ms, period.end_ms, **filters)),

@@ -109,6 +109,7 @@ class _Case:
     best: _There | None
 
 
+_INTERRUPTIONS = "Interruptions of spot nodes elsewhere are not counted: see gpucost whatif spot"
 _COLUMNS = (
     "work",
     "where",
@@ -167,7 +168,7 @@ def answer(
         figures={"best": best},
         assumptions=(use, worth, *stated(moving), *map(_primary, works)),
         break_even=tuple(map(_break_even, cases)),
-        time=(waiting, "Interruptions of spot nodes elsewhere are not counted: see gpucost whatif spot"),
+        time=(waiting, _INTERRUPTIONS) if starts else (),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
     )

@@ -17,13 +17,13 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Texts, stated, today_of
 from gpucost.whatif.avoidable import why_not
-from gpucost.whatif.cost import base_and_rest, fleet_costs, position
+from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, kept, to_decimal
-from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Scope, Usage
-from gpucost.whatif.packing import saved
+from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Scope, Usage, is_batch
+from gpucost.whatif.packing import Change, emptied, saved, today_held
 from gpucost.whatif.reserve import COMMITTABLE
-from gpucost.whatif.schedule import Rules, hours_up
+from gpucost.whatif.schedule import Rules, hours_up, replicas, why_it_stays
 from gpucost.whatif.share import Sizing, share
 from gpucost.whatif.spot.advice import SAFE
 from gpucost.whatif.spot.formulas import exact
@@ -187,16 +187,26 @@ class Schedule(_Step):
     active_percent: Annotated[_Above, Field(le=100)]
 
     def applied(self, usage: Usage, _: Context) -> Outcome:
-        """Pods run for a part of their time; nodes that pods hold in part stay up."""
-        part, nodes = hours_up(24 * self.active_percent / 100) / 24, usage.fleet.by_name
-        pods = usage.fleet.pods
-        whole = {pod: (nodes[pod.place], part) for pod in pods if pod.gpus >= nodes[pod.place].gpus}
-        note = (
-            f"{len(pods) - len(whole)} of {len(pods)} pods hold parts of nodes that stay, which saves no cash"
+        """Pods run for a part of their time, except for batch work and one replica of each service, as in `whatif schedule`.
+
+        Nodes stay up that other pods hold, too, or that are paid in any case.
+        """
+        part, fleet = hours_up(24 * self.active_percent / 100) / 24, usage.fleet
+        pods, nodes, is_stored = fleet.pods, fleet.by_name, not usage.is_described
+        needed = replicas(pods)
+        able = [pod for pod in pods if pod not in needed and not is_batch(pod)]
+        off = {place for place in emptied(usage, able) if not (is_stored and why_it_stays(nodes[place]))}
+        going = {pod: (nodes[pod.place], part) for pod in able if pod.place in off}
+        then = tuple(
+            held._replace(to_ms=held.from_ms + round((held.to_ms - held.from_ms) * part))
+            for held in today_held(usage, going)
         )
+        count = f"{len(pods) - len(going)} of {len(pods)} pods"
+        note = f"{count} are needed, or on nodes that stay, which saves no cash: see gpucost whatif schedule"
         return Outcome(
-            _lasting(usage.fleet, whole),
-            findings=(note,) if len(whole) < len(pods) else (),
+            _lasting(fleet, going),
+            saved(usage, Change(tuple(going), then)).freed if is_stored else Decimal(0),
+            findings=(note,) if len(going) < len(pods) else (),
             assumptions=tuple(stated(Rules(), "provision_minutes")),
         )
 
@@ -332,22 +342,35 @@ class _Run:
         """Pay a commitment in all hours, and the GPUs above it at their mean price on demand."""
         context, today, pods = self.context, Position(Decimal(0), self.context.currency), list[Pod]()
         for name in dict.fromkeys(step.groups):
-            usage = self.usages[name]
-            covered = usage.fleet.only(lambda node: node.capacity_type in COMMITTABLE)
-            today += _held(usage._replace(fleet=covered))
-            pods += covered.pods
-            self.usages[name] = usage._replace(fleet=usage.fleet.without(covered.pods))
+            free = _committable(self.usages[name])
+            today += _held(free)
+            pods += free.fleet.pods
         if not today.cost:
-            raise DataError(f"{label}: none of its GPUs are on demand", "leave out that step")
+            why = "none of its GPUs are on demand and of a type without commitments in the bill"
+            raise DataError(f"{label}: {why}", "leave out that step")
         end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
         curve = counted(((pod.from_ms, pod.to_ms, pod.gpus) for pod in pods), context.start_ms, end_ms)
         price, mean = step.price_per_gpu_hour, today.cost / to_decimal(today.gpu_hours)
         gpus = step.gpus or context.evidence.safe_level(curve, float(price / mean))
-        paid = position(context.currency, base_and_rest(curve, gpus, price, mean, 1.0))
+        if not gpus:
+            why = context.evidence.shortage or "no GPU is in use enough to commit it"
+            self.findings.append(f"{label}: {why}.")
+            return
+        for name in step.groups:
+            usage = self.usages[name]
+            self.usages[name] = usage._replace(fleet=usage.fleet.without(pods))
+        # described pods may run for longer than the period of the curve
+        above = max(0.0, today.gpu_hours - curve.used(gpus))
+        paid = position(context.currency, [CostBlock(gpus * curve.hours, price), CostBlock(above, mean)])
         self.fixed += replace(paid, node_hours=today.node_hours * paid.gpu_hours / today.gpu_hours)
         self.obligation += price * gpus * HOURS_PER_YEAR * step.term_years
-        if not step.gpus and context.evidence.shortage:
-            self.findings.append(f"{label}: {context.evidence.shortage}.")
+
+
+def _committable(usage: Usage) -> Usage:
+    """Its on-demand nodes of types that no commitment of the bill covers."""
+    key = usage.commitments.key
+    fleet = usage.fleet.only(lambda node: node.capacity_type in COMMITTABLE and not key(node))
+    return usage._replace(fleet=fleet)
 
 
 def _held(usage: Usage) -> Position:

@@ -174,7 +174,7 @@ def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
 
 def _live(node: Node, kept: Iterable[Piece], rules: Rules, then: Replay) -> None:
     """Add each life of a node as a node of its own. A piece begins when the node, its GPUs and the pod are ready."""
-    removable = not _why_it_stays(node)
+    removable = not why_it_stays(node)
     provision_ms = round(rules.provision_minutes * MS_PER_MINUTE)
     empty_ms = round(rules.empty_minutes * MS_PER_MINUTE)
 
@@ -224,17 +224,17 @@ def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> i
 
 def pieces(pods: Iterable[Pod], rules: Rules, idle: Idle, quiet: Quiet) -> list[Piece]:
     """The spans in which pods hold GPUs under the rules. A service keeps a replica in hours with requests."""
-    replicas, kept = _replicas(pods), []
+    needed, kept = replicas(pods), []
     for pod in pods:
         spans = rules.kept(pod, idle.get(pod.key, ()))
-        if pod in replicas:
+        if pod in needed:
             hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
             spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
         kept += [Piece(pod, begin, end) for begin, end in spans]
     return kept
 
 
-def _replicas(pods: Iterable[Pod]) -> set[Pod]:
+def replicas(pods: Iterable[Pod]) -> set[Pod]:
     """The fewest pods of each service that together cover its life."""
     kept: set[Pod] = set()
     services = grouped((pod.owner, pod) for pod in pods if pod.workload_type == "inference")
@@ -371,12 +371,12 @@ def _findings(
         yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to continue."
     if rules.patience_ms and not any(pod.key in idle for pod in pods):
         yield "No pod was idle for that long. GPUs whose exporter gives no pod label are never released."
-    reasons = Counter(filter(None, map(_why_it_stays, usage.fleet.nodes)))
+    reasons = Counter(filter(None, map(why_it_stays, usage.fleet.nodes)))
     for why, count in sorted(reasons.items()):
         yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}."
 
 
-def _why_it_stays(node: Node) -> str:
+def why_it_stays(node: Node) -> str:
     """The reason that an empty node is not removed."""
     if not node.has_users:
         return "plain hosts without a metric of GPU users. Set [[hosts]] user_label"

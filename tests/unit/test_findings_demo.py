@@ -129,6 +129,13 @@ def test_command_lists_top_findings_and_fails_without_data(where: str, findings:
     check_end(f"findings {where} --month 2020-01", "1", "no GPU was allocated in January 2020")
 
 
+def test_runs_of_one_name_are_one_pattern(findings: Findings) -> None:
+    for one in findings.findings:
+        names = {name.rstrip("0123456789") for _, _, name in one.owners}
+        assert one.subject.count(",") < max(1, len(names)) or not one.owners, one.subject
+    assert sum("-*" in one.subject and one.command is None for one in findings.findings) > 3
+
+
 def test_patches_are_valid_kubernetes_objects(findings: Findings) -> None:
     patched = [one for one in findings.findings if one.patch]
     assert {one.kind for one in patched} >= {

@@ -77,6 +77,8 @@ def test_old_prices_are_listed_last_and_move_no_work() -> None:
     assert [row["where"] for row in places_in(answer)] == ["aws us-west-2", "gcp us-east1"]
     assert answer.figures["best"]["the work"] == "aws us-west-2" and answer.scenario.cost == 400
     assert alone.saving == 0 and places_in(alone)[0]["is_worth_it"] == "old price"
+    # no start waits if no work moves
+    assert alone.time == () != answer.time
 
 
 def test_data_and_waiting_are_counted() -> None:

@@ -17,7 +17,7 @@ from gpucost.render.terminal import render as to_terminal
 from gpucost.store.usage import read_cost, read_usage
 from gpucost.whatif.answer import Answer, Position, Range
 from tests.text_tables import table
-from tests.unit.command import answer
+from tests.unit.command import answer, check_end
 from tests.unit.stage_tables import Tables
 from tests.unit.whatif_costs import assert_refused
 
@@ -71,6 +71,12 @@ def test_today_of_a_team_or_workload_is_the_cost_of_its_pods(demo: Config, what_
     scope = f"{scope} --month 2026-10 --config {demo.path}"
     cost = answer(f"report {scope}")["totals"]["cost"]
     assert answer(f"whatif {what_if} {scope}")["today"]["cost"] == cost
+
+
+def test_unknown_team_is_named_with_the_period(demo: Config) -> None:
+    check_end(
+        f"whatif spot --team x --month 2026-10 --config {demo.path}", "1", "'x' held GPUs in October 2026"
+    )
 
 
 def test_plan_of_a_team_agrees_with_its_what_if(demo: Config, tmp_path: Path) -> None:

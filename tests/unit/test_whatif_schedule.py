@@ -152,7 +152,7 @@ def test_nodes_paid_in_any_case_stay(node: Node) -> None:
 
 def test_cancelling_a_committed_reservation_saves_no_cash() -> None:
     both = (replace(node, capacity_type="reserved") for node in (NODE, COMMITTED))
-    reserved, committed = map(schedule._why_it_stays, both)
+    reserved, committed = map(schedule.why_it_stays, both)
     assert "cancelling it would save its cost" in reserved
     assert committed == "under a commitment, which is paid in any case"
 

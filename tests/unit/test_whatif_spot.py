@@ -20,6 +20,7 @@ from gpucost.whatif.reserve import Terms, uses_of
 from gpucost.whatif.rightsize import merge
 from gpucost.whatif.spot import answer as stored
 from gpucost.whatif.spot.advice import advise
+from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.formulas import Work, exact
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market
@@ -254,6 +255,24 @@ def test_only_suitable_work_is_in_the_headline() -> None:
     left = next(shown.lines for shown in answer.tables if shown.title.startswith("Workloads"))
     reasons = {str(line[-1]).partition(":")[0] for line in left if line[2] == "not"}
     assert reasons == {"serving", "a notebook", "unallocated GPUs"}
+
+
+def test_own_machines_stay_at_any_spot_price() -> None:
+    own = on_nodes(ONE, "a | Job/train | 8 | 0-10 | 1").with_nodes(
+        lambda node: replace(node, provider=None, instance_type=None)
+    )
+    with pytest.raises(GpucostError, match="own machines"):
+        moved(own, "10")
+    # so policies do not ask for it
+    query = SpotQuery(Usage(own, "USD", "", ""), Market(), Config())
+    assert advised_to_stay(query) == {pod.owner for pod in own.pods} != set()
+
+
+@pytest.mark.parametrize(("workload", "count"), [("StatefulSet/jupyter-ann", 1), ("Job/train-2", 0)])
+def test_nodes_that_other_pods_keep_up_are_named(workload: str, count: int) -> None:
+    answer = moved(on_nodes(ONE, f"a | Job/train-1 | 3 | 0-10 | 1\na | {workload} | 1 | 0-10 | 2"), "10")
+    named = [text for text in answer.findings if "have other pods, too" in text]
+    assert answer.saving > 0 and len(named) == count
 
 
 def test_unallocated_cost_of_an_over_allocated_node_is_in_the_table() -> None:

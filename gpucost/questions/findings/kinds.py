@@ -268,12 +268,12 @@ class Candidates:
             yield self._about(kind, rows, _names(rows), _wasted(rows, *buckets), words, options=_IDLE_MINUTES)
 
     def _over_requested(self) -> Iterator[Finding]:
-        for names, rows in self._families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
+        for family, names, rows in self._families(row for row in self.workloads if row["unused_gpu_ms"] > 0):
             unused = sum(row["unused_gpu_ms"] for row in rows)
             most, used = (max(row[name] for row in rows) for name in ("asked", "most_used"))
             words = f"on GPUs never used; requests {most:g} GPUs, never used more than {used}"
-            patch = patches.smaller_request(", ".join(names), rows[0]["namespace"], most, used)
-            yield self._about("over_requested", rows, names, unused, words, patch=patch)
+            patch = patches.smaller_request(family, rows[0]["namespace"], most, used)
+            yield self._about("over_requested", rows, names, unused, words, subject=family, patch=patch)
 
     def _spare(self, row: Row) -> Iterator[Finding]:
         """A service with GPUs to spare."""
@@ -300,20 +300,21 @@ class Candidates:
     def _on_demand(self, kind: str, rows: Sequence[Row], patch: str | None) -> Iterator[Finding]:
         """Workloads that were on demand for a time, one finding per namespace."""
         for place in grouped_by(rows, "cluster", "namespace").values():
-            families, members = list[str](), list[Row]()
-            for names, runs in self._families(place):
+            families, names, members = list[str](), list[str](), list[Row]()
+            for family, alike, runs in self._families(place):
                 if any(row["on_demand_gpu_ms"] for row in runs):
-                    families += names
+                    families.append(family)
+                    names += alike
                     members += runs
             if members:
-                gpu_ms = sum(row["on_demand_gpu_ms"] for row in members)
-                yield self._about(kind, members, families, gpu_ms, "on demand", patch=patch)
+                gpu_ms, subject = sum(row["on_demand_gpu_ms"] for row in members), ", ".join(families)
+                yield self._about(kind, members, names, gpu_ms, "on demand", subject=subject, patch=patch)
 
     def _advice(self, bucket: str, kind: str, words: str) -> Iterator[Finding]:
         """Waste without a what-if: its cost is an upper bound."""
-        for names, rows in self._families(row for row in self.workloads if bucket in row["buckets"]):
+        for family, names, rows in self._families(row for row in self.workloads if bucket in row["buckets"]):
             cost = total(row["buckets"][bucket][1] for row in rows)
-            yield self._about(kind, rows, names, _wasted(rows, bucket), words, saving=cost)
+            yield self._about(kind, rows, names, _wasted(rows, bucket), words, subject=family, saving=cost)
 
     def _free_gpus(self) -> Iterator[Finding]:
         """Unallocated GPUs: empty nodes, by cluster, and free GPUs on nodes in use."""
@@ -341,7 +342,7 @@ class Candidates:
         options: tuple[str, ...] = (),
         **facts: Any,
     ) -> Finding:
-        """A candidate about workloads or families `names`; `words` continue "1.0 of 2.0 GPU-hours"."""
+        """A candidate about workloads `names`, patterns in commands; `words` continue "1.0 of 2.0 GPU-hours"."""
         held = sum(row["held_gpu_ms"] for row in rows)
         measured = sum(row["active_gpu_ms"] + row["idle_gpu_ms"] for row in rows)
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
@@ -357,25 +358,26 @@ class Candidates:
             gpu_ms,
             namespace=namespaces[0] if len(namespaces) == 1 else None,
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
-            subject=", ".join(names),
             evidence=f"{evidence}; allocated from {self._moment(start)} to {self._moment(end)}",
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             owners=owners,
             questions=tuple(WhatIfQuery(command, scope, options) for command in KINDS[kind][2:]),
-            **facts,
+            **{"subject": ", ".join(names)} | facts,
         )
 
-    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[tuple[str, ...], list[Row]]]:
-        """Names and rows of workloads of a namespace, with runs together: `Job/sweep-1` and `-2` as `Job/sweep-*`.
+    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
+        """Title, names and rows of workloads of a namespace, runs together: `Job/sweep-1` and `-2` as `Job/sweep-*`.
 
-        If the pattern fits other workloads, too, the names are those of the runs.
+        If the pattern fits other workloads, too, the names for commands are those of the runs.
         """
         families = grouped(
             ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
         )
         for (cluster, namespace, glob), members in families.items():
             fitting = [one for one in self.places[cluster, namespace] if is_fitting(one["workload"], glob)]
-            yield (glob,) if len(fitting) == len(members) > 1 else _names(members), members
+            names = _names(members)
+            family = glob if len(members) > 1 else names[0]
+            yield family, (family,) if len(fitting) == len(members) else names, members
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"

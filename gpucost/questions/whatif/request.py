@@ -80,8 +80,8 @@ class PlanRequest(PeriodOptions, Request):
 
         Raises UsageError for an invalid period, GpucostError for a scope without usage.
         """
-        scope, period = scope or self.scope, self.period
-        usage = self.read(lambda con: read_stored(con, period, scope))
+        scope, period, name = scope or self.scope, self.period, self.period_name
+        usage = self.read(lambda con: read_stored(con, period, scope, name))
         fleet = self.commitments.marked(usage.fleet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]
         if unpriced:
@@ -90,12 +90,7 @@ class PlanRequest(PeriodOptions, Request):
                 f"{len(unpriced):,} of {len(fleet.nodes):,} nodes ({', '.join(types)}) have no price for a part of the period"
                 " and count as free in it: add a price book, or run gpucost collect prices"
             )
-        return usage._replace(
-            fleet=fleet,
-            currency=self.settings.currency,
-            period_name=self.period_name,
-            commitments=self.commitments,
-        )
+        return usage._replace(fleet=fleet, currency=self.settings.currency, commitments=self.commitments)
 
 
 @dataclass(frozen=True, kw_only=True)

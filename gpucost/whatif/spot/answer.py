@@ -29,6 +29,7 @@ from gpucost.whatif.answer import (
     stated,
     today_of,
 )
+from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, kept, node_price, total
@@ -103,7 +104,7 @@ def answer(question: SpotQuery) -> Answer:
         ranges=ranges,
         break_even=break_even,
         time=tuple(time),
-        findings=tuple(_findings(fixed, safe, stays)),
+        findings=(*_findings(fixed, safe, stays), *_shared(usage, moved, safe)),
         tables=(savings_by_rate(fixed), *(() if usage.is_described else _workloads(parts))),
     )
 
@@ -161,6 +162,18 @@ def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, i
         yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}"
 
 
+def _shared(usage: Usage, moved: Moves, safe: Sequence[Part]) -> Iterator[str]:
+    """The nodes that pods leave, and other pods keep up."""
+    going = {part.owner for part in safe}
+    kept = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod.owner not in going}
+    left = [item for item in moved if item.node.key in kept and any(pod.owner in going for pod in item.pods)]
+    if left:
+        yield (
+            f"{len(left)} node(s) that the work leaves have other pods, too: its share of them is cash once these pods are"
+            " packed on fewer nodes"
+        )
+
+
 def _judged(part: Part) -> Part:
     """The same part; work that costs at least as much on spot at its own rate stays."""
     if part.advice.suits == NOT or part.saving > 0:
@@ -169,7 +182,7 @@ def _judged(part: Part) -> Part:
 
 
 def advised_to_stay(question: SpotQuery) -> set[Workload]:
-    """Workloads on demand that would cost as much on spot, or more, or lose state, and those under a commitment."""
+    """Workloads on demand that would cost as much on spot, or more, or lose state, and those on nodes paid in any case."""
     fleet, (moved, _) = question.usage.fleet, movable(question)
     parts = map(_judged, parts_of(question, moved))
     leaving = {part.owner for part in parts if part.advice.suits != NOT and part.advice.why != RERUN}
@@ -179,8 +192,8 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
         node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             owners.add(pod.owner)
-            is_committed = any(price.is_committed for price in node.prices)
-            is_kept = is_committed or (node.key in able and pod.owner not in leaving)
+            is_paid = bool(why_not(node)) or any(price.is_committed for price in node.prices)
+            is_kept = is_paid or (node.key in able and pod.owner not in leaving)
             if not is_kept:
                 going.add(pod.owner)
     return owners - going
