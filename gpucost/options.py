@@ -35,7 +35,7 @@ _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 class Option:
     """An option of a command.
 
-    Answers describe it with the text `says` and the unit `unit`. A number is between `least` (exclusive if
+    Answers describe it with the text `label` and the unit `unit`. A number is between `least` (exclusive if
     `above`) and `most`. `flag` defaults to the field's name. `is_shown`: help shows the default. `panel` is
     the heading in help. `source` is the origin of the default. `completes` names the values that a shell
     offers: a name in the store, or `dimensions`. `is_split`: one text holds several values between commas.
@@ -51,7 +51,7 @@ class Option:
     flag: str = ""
     is_shown: bool = False
     panel: str = OPTIONS
-    says: str = ""
+    label: str = ""
     unit: str = ""
     source: str = "default"
     completes: str = ""
@@ -78,9 +78,9 @@ def argument(metavar: str, help: str) -> Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionGroup:
-    """Options of a command; `given` names the fields that were set."""
+    """Options of a command; `explicit_options` names the fields that were set."""
 
-    given: Collection[str] = ()
+    explicit_options: Collection[str] = ()
 
 
 Names = tuple[str, ...]
@@ -314,7 +314,7 @@ def arguments(
         if is_dataclass(each.annotation):
             kind: Any = each.annotation
             fields = explicit[each.name]
-            names = {"given": tuple(fields)} if issubclass(kind, OptionGroup) else {}
+            names = {"explicit_options": tuple(fields)} if issubclass(kind, OptionGroup) else {}
             found[each.name] = kind(**fields, **names, **groups.get(each.name, {}))
     return found
 

@@ -82,13 +82,13 @@ def old_prices(prices: Iterable[tuple[str, Price | Assumption]], used: date, mos
 def stated(options: Any, *names: str) -> list[Assumption]:
     """Fields as assumptions, in the words of their Option; without names all fields with such words.
 
-    None is left out. `options.given` names the fields that are not defaults.
+    None is left out. `options.explicit_options` names the fields that are not defaults.
     """
-    known = options_in(type(options))
-    stated_names = names or [name for name, how in known.items() if how.says]
-    values = ((known[name], name, getattr(options, name)) for name in stated_names)
+    options_of = options_in(type(options))
+    stated_names = names or [name for name, how in options_of.items() if how.label]
+    values = ((options_of[name], name, getattr(options, name)) for name in stated_names)
     return [
-        Assumption(how.says, value, how.unit, "option" if name in options.given else how.source)
+        Assumption(how.label, value, how.unit, "option" if name in options.explicit_options else how.source)
         for how, name, value in values
         if value is not None
     ]

@@ -42,7 +42,7 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
     return sum(amounts, Decimal(0))
 
 
-def kept(price: Decimal | float) -> Decimal:
+def round_money(price: Decimal | float) -> Decimal:
     """A price or an amount as in the store: with nine decimals."""
     return Decimal(str(price)).quantize(_DECIMALS)
 
@@ -61,24 +61,24 @@ OnDemandPrice = Annotated[
 SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
 Per = Annotated[PricePer, Option("Unit of the given prices: a node or a GPU.", is_shown=True)]
 Nodes = Annotated[
-    int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
+    int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, label="nodes", unit="nodes")
 ]
 _GPUS = "GPUs per node; without --nodes, the GPUs of one node. Default: 8."
-Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")]
+Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, label="GPUs of a node", unit="GPUs")]
 _HOURS = "Hours each node is needed. Default: 730, a month."
-HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
+HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, label="hours", unit="hours")
 Hours = Annotated[float, HOURS]
 ActiveHours = Annotated[
     float,
     Option(
-        "Hours per day that the nodes are needed.", above=True, most=24, says="needed", unit="hours a day"
+        "Hours per day that the nodes are needed.", above=True, most=24, label="needed", unit="hours a day"
     ),
 ]
 Margin = Annotated[
     float,
     Option(
         "Percent to add to measured memory and activity. Default: 10.",
-        says="margin on measured values",
+        label="margin on measured values",
         unit="percent",
     ),
 ]
@@ -87,10 +87,10 @@ Headroom = Annotated[
     Option(
         "Percent of a GPU or slice to keep free. Default: 20.",
         most=90,
-        says="kept free",
+        label="kept free",
         unit="percent of a GPU or slice",
     ),
 ]
 Days = Annotated[
-    int, Option("Number of days. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days")
+    int, Option("Number of days. Default: 30.", least=1, most=_TEN_YEARS, label="days", unit="days")
 ]

@@ -171,10 +171,10 @@ class Fleet:
         """The same fleet, each node as `edit` returns it."""
         return replace(self, nodes=tuple(map(edit, self.nodes)))
 
-    def only(self, is_kept: Callable[[Node], bool]) -> Fleet:
+    def only(self, is_included: Callable[[Node], bool]) -> Fleet:
         """The nodes that are kept, and the pods on them."""
-        kept = {node.key: node for node in self.nodes if is_kept(node)}
-        return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if pod.place in kept))
+        included = {node.key: node for node in self.nodes if is_included(node)}
+        return Fleet(tuple(included.values()), tuple(pod for pod in self.pods if pod.place in included))
 
     @property
     def by_name(self) -> dict[NodeKey, Node]:
@@ -376,15 +376,15 @@ def price_steps(
     segments: Iterable[Row], from_ms: int, to_ms: int, otherwise: Price = UNPRICED
 ) -> Iterator[Price]:
     """The steps of these segments in [from_ms, to_ms), at least one; `otherwise` is the price between them."""
-    known_until = from_ms
+    priced_until = from_ms
     for segment in segments:
         if segment["to_ms"] <= from_ms or to_ms <= segment["from_ms"]:
             continue
-        if known_until < segment["from_ms"]:
-            yield replace(otherwise, from_ms=known_until)
+        if priced_until < segment["from_ms"]:
+            yield replace(otherwise, from_ms=priced_until)
         as_of = segment["price_as_of"] and str(segment["price_as_of"])
         price, source = segment["price_per_hour"], segment["price_source"]
         yield Price(price, source, as_of, segment["from_ms"], segment["is_committed"])
-        known_until = segment["to_ms"]
-    if known_until < to_ms:
-        yield replace(otherwise, from_ms=known_until)
+        priced_until = segment["to_ms"]
+    if priced_until < to_ms:
+        yield replace(otherwise, from_ms=priced_until)

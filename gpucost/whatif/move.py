@@ -59,17 +59,17 @@ class Moving(OptionGroup):
     egress_gb: Annotated[
         Decimal,
         Option(
-            "Data that moves there and back, in total.", "GB", is_shown=True, says="data", unit="GB in total"
+            "Data that moves there and back, in total.", "GB", is_shown=True, label="data", unit="GB in total"
         ),
     ] = Decimal(0)
     egress_price_per_gb: Annotated[
-        Decimal | None, Option("Price of moving a GB.", says="egress", unit="money per GB")
+        Decimal | None, Option("Price of moving a GB.", label="egress", unit="money per GB")
     ] = None
     wait_minutes: Annotated[
         float | None,
         Option(
             "Required: extra minutes of each start on a paid node, for the instance, image and data.",
-            says="extra time of a start",
+            label="extra time of a start",
             unit="min, paid",
         ),
     ] = None
@@ -149,10 +149,10 @@ def answer(
         if there:
             gone = Position(-work.cash, today.currency, -primary.gpu_hours, -primary.node_hours)
             scenario += gone + there.position
-        for one in case.elsewhere:
-            place, day = one.place, one.place.price_as_of.isoformat()
-            price, cost = one.nodes.price, one.position.cost
-            lines.append((work.name, one.name, place.instance_type, price, day, cost, one.is_worth_it))
+        for option in case.elsewhere:
+            place, day = option.place, option.place.price_as_of.isoformat()
+            price, cost = option.nodes.price, option.position.cost
+            lines.append((work.name, option.name, place.instance_type, price, day, cost, option.is_worth_it))
     starts = sum(case.work.starts for case in cases if case.best)
     waiting = (
         f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_hours:,.1f} h in total"
@@ -195,7 +195,7 @@ def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
         there = position(currency, [nodes, moved])
         is_worth_it = "no" if there.cost > most else "old price" if place.is_stale else "yes"
         elsewhere.append(_There(name, place, nodes, there, is_worth_it))
-    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, one.name))
+    elsewhere.sort(key=lambda there: (there.place.is_stale, there.position.cost, there.name))
     best = next((there for there in elsewhere if there.is_worth_it == "yes"), None)
     return _Case(work, primary, most, elsewhere, best)
 
@@ -223,13 +223,13 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet, listed: Sequence[ListedPrice], commitments: Commitments = NO_COMMITMENTS
+    fleet: Fleet, list_prices: Sequence[ListedPrice], commitments: Commitments = NO_COMMITMENTS
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by GPU model, provider, region and spot or on demand; and findings about the rest.
 
-    `listed` are spot prices, cheapest GPU-hour first. A place is the cheapest instance of a region with at least as many GPUs of
-    the model as the largest pod. The primary's spot price is the mean price of the fleet's own spot nodes there, otherwise the
-    listed one.
+    `list_prices` are spot prices, cheapest GPU-hour first. A place is the cheapest instance of a region with at least as many
+    GPUs of the model as the largest pod. The primary's spot price is the mean price of the fleet's own spot nodes there,
+    otherwise the listed one.
     """
     nodes = fleet.by_name
     pods_of = grouped((_kind(nodes[pod.place]), pod) for pod in fleet.pods)
@@ -239,14 +239,14 @@ def works_of(
         model, provider, region, _ = kind
         name, costs, most = " ".join(filter(None, kind)), costs_of[kind], max(pod.gpus for pod in pods)
         places: dict[tuple[str, str], ListedPrice] = {}
-        for row in listed:
+        for row in list_prices:
             if row.gpu_model == model and row.gpu_count and row.gpu_count >= most:
                 places.setdefault((row.provider, row.region or ""), row)
         home = places.pop((provider, region), None)
         primary = spot_price(home, most) if home else None
-        own = costs_of.get((model, provider, region, "on spot"))
-        if own and own.cost:
-            price = own.cost / to_decimal(own.allocated_gpu_hours) * to_decimal(most)
+        spot_cost = costs_of.get((model, provider, region, "on spot"))
+        if spot_cost and spot_cost.cost:
+            price = spot_cost.cost / to_decimal(spot_cost.allocated_gpu_hours) * to_decimal(most)
             primary = Price(price, "store: mean spot price paid")
         if not primary or not primary.per_node_hour:
             findings.append(f"{name}: its spot price is unknown; {costs.cost:,.2f} stays in place")
@@ -269,18 +269,18 @@ class Transfer(OptionGroup):
 
     gb_per_start: Annotated[
         Decimal | None,
-        Option("GB that each pod start downloads.", "GB", above=True, says="data", unit="GB per start"),
+        Option("GB that each pod start downloads.", "GB", above=True, label="data", unit="GB per start"),
     ] = None
     starts_per_day: Annotated[
         float | None,
-        Option("Starts per day of pods that share the data.", above=True, says="starts", unit="per day"),
+        Option("Starts per day of pods that share the data.", above=True, label="starts", unit="per day"),
     ] = None
     # public list prices from general knowledge, without a date
     price_per_gb: Annotated[
         Decimal,
         Option(
             "Price of downloading a GB. Default: 0.09.",
-            says="download",
+            label="download",
             unit="money per GB",
             source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
         ),
@@ -289,7 +289,7 @@ class Transfer(OptionGroup):
         Decimal,
         Option(
             "Price of keeping a GB in the cache for a month. Default: 0.30.",
-            says="cache",
+            label="cache",
             unit="money per GB-month",
             source="default, from general knowledge: AWS EFS Standard, us-east-1",
         ),
@@ -298,7 +298,7 @@ class Transfer(OptionGroup):
         Decimal,
         Option(
             "Price of reading a GB from the cache. Default: 0.",
-            says="cache reads",
+            label="cache reads",
             unit="money per GB",
             source="default: one zone",
         ),

@@ -160,7 +160,7 @@ def moved(
     usage = Usage(there, "USD", "a period", "a team", more.pop("is_narrowed", False))
     given: dict[str, Any] = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0} | more
     config = Config(spot=SpotSettings(interruptible=list(given.pop("interruptible", ()))))
-    options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
+    options = SpotOptions(**{"explicit_options": ("checkpoint_minutes",)} | given)
     own_price = Price(Decimal(price), "option") if price else None
     market = replace(market or Market(), rate=lambda _: rate, price=own_price)
     return stored.answer(SpotQuery(usage, market, config, options))
@@ -173,7 +173,8 @@ def test_break_even_covers_all_work_that_suits_spot_at_any_rate() -> None:
         "a | Job/eval-short | 8 | 0-1 | 1\nb | Job/eval-long | 8 | 0-100 | 2",
     )
     answers = [
-        moved(there, "5", rate=Rate(rate, "test"), given=(), is_narrowed=True) for rate in (0.001, 0.1)
+        moved(there, "5", rate=Rate(rate, "test"), explicit_options=(), is_narrowed=True)
+        for rate in (0.001, 0.1)
     ]
     evens = [answer.figures["break_even_interruptions_per_hour"] for answer in answers]
     assert evens[0] == evens[1]
@@ -324,7 +325,7 @@ def test_known_checkpoints_make_training_safe() -> None:
 
     def saving(interruptible: tuple[str, ...] = (), **changed: Any) -> Decimal:
         fleet = replace(there, pods=(replace(there.pods[0], **changed),))
-        return moved(fleet, "10", given=(), interruptible=interruptible).saving
+        return moved(fleet, "10", explicit_options=(), interruptible=interruptible).saving
 
     assert saving() == 0 < saving(resumes=True) == saving(("pretrain",))
     # spare replicas are known only from the config

@@ -177,11 +177,11 @@ class Findings(Shape):
         teams = set(selection.teams)
         scope = Scope(selection.teams, selection.namespaces, selection.workloads, selection.clusters)
 
-        def is_about(one: Finding) -> bool:
-            if not one.owners:
-                return one.cluster in scope.clusters and not scope.is_narrowed
-            in_team = not teams or not teams.isdisjoint((one.team or "").split(", "))
-            return in_team and any(map(scope.fits, one.owners))
+        def is_about(finding: Finding) -> bool:
+            if not finding.owners:
+                return finding.cluster in scope.clusters and not scope.is_narrowed
+            in_team = not teams or not teams.isdisjoint((finding.team or "").split(", "))
+            return in_team and any(map(scope.fits, finding.owners))
 
         if scope == Scope():
             return self
@@ -319,9 +319,9 @@ class Candidates:
     def _free_gpus(self) -> Iterator[Finding]:
         """Unallocated GPUs: empty nodes, by cluster, and free GPUs on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
-        for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
+        for (cluster, is_on_prem), rows in grouped_by(empty, "cluster", "is_own").items():
             finding = _of_free("empty_nodes", rows, "that were empty for a long time")
-            if is_own:
+            if is_on_prem:
                 yield replace(finding, advice=_OWN_MACHINES)
                 continue
             patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
@@ -374,7 +374,9 @@ class Candidates:
             ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
         )
         for (cluster, namespace, glob), members in families.items():
-            fitting = [one for one in self.places[cluster, namespace] if is_fitting(one["workload"], glob)]
+            fitting = [
+                place for place in self.places[cluster, namespace] if is_fitting(place["workload"], glob)
+            ]
             names = _names(members)
             family = glob if len(members) > 1 else names[0]
             yield family, (family,) if len(fitting) == len(members) else names, members
@@ -465,7 +467,7 @@ def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding]
     taken: set[Workload] = set()
     found: list[Finding] = []
     passed_over = 0
-    for finding in sorted(findings, key=lambda one: (order(one.kind), -one.saving, -one.freed_capacity_cost)):
+    for finding in sorted(findings, key=lambda row: (order(row.kind), -row.saving, -row.freed_capacity_cost)):
         worth = finding.saving_per_month + finding.freed_capacity_per_month
         if worth <= 0 or finding.owners & taken:
             continue
@@ -476,8 +478,8 @@ def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding]
         if finding.command:
             taken |= finding.owners
         found.append(finding)
-    found.sort(key=lambda one: (one.is_bound, -one.saving, -one.freed_capacity_cost))
-    return [replace(one, rank=rank) for rank, one in enumerate(found, start=1)], passed_over
+    found.sort(key=lambda row: (row.is_bound, -row.saving, -row.freed_capacity_cost))
+    return [replace(row, rank=rank) for rank, row in enumerate(found, start=1)], passed_over
 
 
 def answered(

@@ -49,7 +49,7 @@ class OwnNode(OptionGroup):
     @property
     def values(self) -> dict[str, str]:
         """The options given, by their keys."""
-        return {name: getattr(self, name) for name in self.given}
+        return {name: getattr(self, name) for name in self.explicit_options}
 
 
 def prices_tco(

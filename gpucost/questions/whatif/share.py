@@ -22,7 +22,7 @@ def whatif_share(request: WhatIfRequest, sizing: Sizing) -> Document:
       gpucost whatif share --month 2026-10 --method mig
       gpucost whatif share --team platform --across-teams
     """
-    if sizing.is_mig and "ways" in sizing.given:
+    if sizing.is_mig and "ways" in sizing.explicit_options:
         raise UsageError(
             "--ways has no meaning with --method mig, whose layouts limit the pods on a GPU",
             "leave out --ways",

@@ -84,22 +84,22 @@ def _advisor_band(place: Place) -> str | None:
     return max(bands, key=lambda band: (bands[band], int(band)), default=None)
 
 
-def posterior(prior: Rate, own: Evidence) -> Rate:
+def posterior(prior: Rate, evidence: Evidence) -> Rate:
     """The prior rate updated with your own spot nodes of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
 
     The middle counts reclaims per node-hour, the upper end all ends per pool-hour: nodes of a pool count once.
     Conjugate prior: A. Gelman et al., Bayesian Data Analysis, 3rd ed., section 2.6.
     """
-    if not own.node_hours:
+    if not evidence.node_hours:
         return prior
     shape = _shape(prior)
-    hours = shape / prior.per_hour + own.node_hours
-    per_hour = (shape + own.reclaims) / hours
-    low = gamma_quantile(shape + own.reclaims, _LOW) / hours
-    high = gamma_quantile(shape + own.ends, _HIGH) / (shape / prior.per_hour + own.pool_hours)
+    hours = shape / prior.per_hour + evidence.node_hours
+    per_hour = (shape + evidence.reclaims) / hours
+    low = gamma_quantile(shape + evidence.reclaims, _LOW) / hours
+    high = gamma_quantile(shape + evidence.ends, _HIGH) / (shape / prior.per_hour + evidence.pool_hours)
     source = (
-        f"your spot nodes: {own.reclaims:,.1f} witnessed reclaims in {own.node_hours:,.0f} node-hours, "
-        f"{own.ends:,.1f} ends in {own.pool_hours:,.0f} pool-hours, weight halved every 90 days; prior: {prior.source}"
+        f"your spot nodes: {evidence.reclaims:,.1f} witnessed reclaims in {evidence.node_hours:,.0f} node-hours, "
+        f"{evidence.ends:,.1f} ends in {evidence.pool_hours:,.0f} pool-hours, weight halved every 90 days; prior: {prior.source}"
     )
     return Rate(per_hour, source, prior.as_of, low, max(high, per_hour))
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @frozen_dataclass
 class SpotOptions(OptionGroup):
-    """Assumptions about work on spot; `given` names the options that are not defaults."""
+    """Assumptions about work on spot; `explicit_options` names the options that are not defaults."""
 
     checkpoint_minutes: Annotated[
         float,
         Option(
             "Time between two checkpoints. Default: 30.",
             above=True,
-            says="checkpoint interval",
+            label="checkpoint interval",
             unit="minutes",
         ),
     ] = 30.0
@@ -38,7 +38,7 @@ class SpotOptions(OptionGroup):
         float,
         Option(
             "Time to write a checkpoint. Default: 2.5.",
-            says="writing a checkpoint", unit="minutes",
+            label="writing a checkpoint", unit="minutes",
             source="default: 148.8 s of a 7B model, pytorch.org/blog/reducing-checkpointing-times",
         ),
     ] = 2.5  # fmt: skip
@@ -46,14 +46,14 @@ class SpotOptions(OptionGroup):
         float,
         Option(
             "Time from an interruption until work continues: provision, pull the image, load. Default: 12.",
-            says="restart (provision, pull, load)", unit="minutes", source=START_SOURCE,
+            label="restart (provision, pull, load)", unit="minutes", source=START_SOURCE,
         ),
     ] = START_MINUTES  # fmt: skip
     capacity_wait_minutes: Annotated[
         float,
         Option(
             "Unpaid wait for capacity after an interruption. Default: 96.",
-            says="wait for capacity (unpaid)", unit="minutes",
+            label="wait for capacity (unpaid)", unit="minutes",
             source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
         ),
     ] = 96.0  # fmt: skip
@@ -62,7 +62,7 @@ class SpotOptions(OptionGroup):
         Option(
             "Share of nodes, 0 to 1, that stay on demand and keep running. Default: 0.",
             most=1,
-            says="kept on demand",
+            label="kept on demand",
             unit="of the nodes",
         ),
     ] = 0.0
