@@ -1,4 +1,4 @@
-"""Findings asked once: what-ifs take seconds, and answer the same for every format and page."""
+"""Findings computed once: what-ifs take seconds and give the same answer for every format and page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpucost.store.connection import Store
 
 
 def ask_findings_once(patch: pytest.MonkeyPatch) -> None:
-    """Until `patch` ends, commands that show findings ask once for each store and period."""
+    """Until `patch` ends, compute findings once for each store and period."""
     known = {}
     ask = of_findings.read_findings
 

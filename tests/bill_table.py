@@ -1,4 +1,4 @@
-"""Rows of bills as one table, for tests that make them up or change them: the store keeps what many of them say alike once."""
+"""Bill rows as one table, for tests that create or change them: the store keeps repeated details once."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ DROP TABLE temp.bill_rows;
 
 @contextmanager
 def bill_table(con: DuckDBPyConnection) -> Iterator[None]:
-    """Makes `bill_rows` a table that can be written to while the block lasts; its rows are then stored."""
+    """Make `bill_rows` a writable table during the block, then store its rows."""
     con.execute(_TABLE)
     yield
     con.execute(_STORED)
 
 
 def change_bill_rows(con: DuckDBPyConnection, statement: str, params: object = None) -> None:
-    """Runs a statement that writes to `bill_rows`."""
+    """Run a statement that writes to `bill_rows`."""
     with bill_table(con):
         con.execute(statement, params)

@@ -1,4 +1,4 @@
-"""Hourly costs as tables, for tests that make them up or change them: in the store, hours are views of runs."""
+"""Hourly costs as tables, for tests that create or change them: in the store, hours are views of runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DROP TABLE temp.node_hourly;
 
 @contextmanager
 def cell_tables(con: DuckDBPyConnection) -> Iterator[None]:
-    """Makes `cost_hourly` and `node_hourly` tables that can be written to while the block lasts; their rows are then stored."""
+    """Make `cost_hourly` and `node_hourly` writable tables during the block, then store their rows."""
     con.execute(_TABLES)
     yield
     con.execute(_STORED)

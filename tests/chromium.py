@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its debugging pipe: the DevTools protocol, and nothing to install beside the browser."""
+"""A headless Chromium controlled over its debugging pipe by the DevTools protocol, without other software."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMAND = """
 
 
 class Browser:
-    """One page. `messages` gathers what its console said and what went wrong, `requests` every address it asked for."""
+    """One page. `messages` has its console output and errors, `requests` every requested address."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self._reading, self._writing = reading, writing
@@ -36,7 +36,7 @@ class Browser:
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """What the browser answers to one command."""
+        """Return the browser's answer to a command."""
         self._last_id += 1
         message = {"id": self._last_id, "method": method, "params": params}
         if self._session:
@@ -50,7 +50,7 @@ class Browser:
             self._note(answer)
 
     def open(self, page: Path) -> None:
-        """Load the page and wait until all of it is there."""
+        """Load the page and wait until it is complete."""
         self.messages.clear()
         self.requests.clear()
         self._loaded = False
@@ -59,20 +59,20 @@ class Browser:
             self._note(self._next())
 
     def view(self, width: int, *, dark: bool = False, media: str = "screen") -> None:
-        """Look at the page at this width, as a phone does under 600."""
+        """Set the width of the page; below 600, as on a phone."""
         shape = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.send("Emulation.setDeviceMetricsOverride", **shape)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression comes to."""
+        """Return the value of a JavaScript expression."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """One key, down and up."""
+        """Press and release a key."""
         codes = {"Tab": (9, ""), "Enter": (13, "\r")}
         code, text = codes[key]
         named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
@@ -80,7 +80,7 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def pdf(self) -> bytes:
-        """The page as it prints."""
+        """Return the page in print layout."""
         return base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"])
 
     def _next(self) -> dict[str, Any]:
@@ -112,12 +112,12 @@ class Browser:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """A browser of its own, with its profile in the directory `profile`."""
+    """Start a new browser with its profile in the directory `profile`."""
     commands_in, commands_out = os.pipe()
     answers_in, answers_out = os.pipe()
 
     def as_pipe() -> None:
-        # the browser reads commands from 3 and writes answers to 4; ours may have these very numbers
+        # the browser reads commands from 3 and writes answers to 4; our descriptors may have the same numbers
         read, write = os.dup(commands_in), os.dup(answers_out)
         high_read, high_write = (_high(one) for one in (read, write))
         os.dup2(high_read, 3)
@@ -139,7 +139,7 @@ def chromium(profile: Path) -> Iterator[Browser]:
 
 
 def _high(descriptor: int) -> int:
-    """A copy of the descriptor above those that are about to be taken."""
+    """Return a copy of the descriptor above the reserved numbers."""
     import fcntl
 
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)

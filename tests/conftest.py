@@ -1,4 +1,4 @@
-"""Fixtures that several kinds of tests share."""
+"""Fixtures shared by several kinds of tests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.kept_open import OWN_OPEN, kept_open, let_go
 from tests.of_all_workers import made
 from tests.shared import SHARED
 
-# How long an example takes says how busy the machine is, not whether the code is right.
-# The same examples each time: CI and mutants are not of chance. `make nightly` draws others.
+# The time of an example depends on the machine's load, not on correct code.
+# The same examples each time: CI and mutants are deterministic. `make nightly` draws others.
 settings.register_profile(
     "any_machine",
     deadline=None,
@@ -37,18 +37,18 @@ settings.load_profile("any_machine")
 
 CONNECT = Store._connect
 pytest.register_assert_rewrite("tests.unit.stage_tables", "tests.unit.bills")
-# jsonschema would build a grammar of IRIs, which takes a second; no schema here has any.
+# jsonschema would build a grammar of IRIs, which takes a second; the schemas here have none.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--runs", type=int, default=40, help="how many random runs tests/faults draws")
-    parser.addoption("--page", help="where benches write what they measured")
+    parser.addoption("--runs", type=int, default=40, help="number of random runs in tests/faults")
+    parser.addoption("--page", help="file for the measurements of benches")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need a real server run in CI unless they are nightly; what CI runs is not part of `make test`."""
+    """Tests with a real server run in CI unless they are nightly; `make test` does not run CI's tests."""
     for item in items:
         if item.get_closest_marker("services") and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.ci)
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no collection of garbage needs to look at it. Tests leave few cycles."""
+    """Exclude imported and collected objects from garbage collection: they stay, and tests leave few cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
@@ -65,20 +65,21 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Under CI=true a skipped test of what lies in ../shared is a failure, if that lies there; an expected failure is none."""
+    """Under CI=true, fail skipped tests of ../shared if that folder exists; an expected failure is not a skip."""
     report = yield
     is_skipped = report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("shared")
     if is_skipped and SHARED.is_dir() and os.environ.get("CI") == "true":
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} may not be skipped where {SHARED} lies there: {report.longrepr}"
+        report.longrepr = f"{item.nodeid} may not be skipped, since {SHARED} exists: {report.longrepr}"
     return report
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """DuckDB works with one thread, since pytest has a worker per core, a new store begins as a copy of one that was migrated,
-    and stores that were read stay open for the next reader. Who measures speed has stores as the product has them; tests of
-    the migrations use `own_migrations`, those of how stores are opened `opened_anew`.
+    """Make stores quick: one DuckDB thread, new stores as copies of a migrated one, and read stores kept open.
+
+    pytest has a worker per core. Benches use stores as in the product; tests of migrations use `own_migrations`, tests of
+    opening stores `opened_anew`.
     """
     if request.config.option.markexpr == "bench":
         yield
@@ -99,7 +100,7 @@ def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     ) -> duckdb.DuckDBPyConnection:
         if not (read_only or store.exists):
             new = shutil.copyfile(empty, empty.with_name(f"{os.getpid()}-{threading.get_ident()}"))
-            # somebody else made it meanwhile, or DuckDB says what is wrong with the place
+            # another process created it meanwhile, or DuckDB reports the fault of the path
             with suppress(OSError):
                 os.link(new, store.path)
                 new.unlink()
@@ -117,14 +118,14 @@ def quick_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture
 def opened_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores are opened as the product opens them."""
+    """Open stores as in the product."""
     let_go()
     monkeypatch.setattr(Store, "_open", OWN_OPEN)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Which stores were checked is noted in a folder of this run, and CliRunner puts all commands together once."""
+    """Record checked stores in a folder of this run, and assemble the commands for CliRunner once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
@@ -133,19 +134,19 @@ def own_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def own_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New stores are made as the product makes them."""
+    """Create new stores as in the product."""
     monkeypatch.setattr(Store, "_connect", CONNECT)
 
 
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output is as wide as it is in a pipe, whatever terminal the tests are started from; tests of widths set COLUMNS."""
+    """Set the output width of a pipe, independent of the terminal; tests of widths set COLUMNS."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Commands find nothing but what the test gives them, and attribute nothing."""
+    """Isolate commands: they only see the test's files, and do not attribute."""
     from tests.golden.report_fleet import alone  # slow to import
 
     alone(tmp_path, monkeypatch)

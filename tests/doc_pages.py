@@ -66,7 +66,7 @@ The terms in reports. A term has one meaning and one denominator in every comman
 
 
 def commands_page() -> str:
-    """docs/commands.md: every command with its options."""
+    """Return docs/commands.md: every command with its options."""
     parts = [_COMMANDS]
     program = typer.main.get_command(app)
     context = program.make_context("gpucost", ["init"], resilient_parsing=True)
@@ -82,7 +82,7 @@ def commands_page() -> str:
 
 
 def config_page() -> str:
-    """docs/config.md: every key with its type, default and meaning."""
+    """Return docs/config.md: every key with its type, default and meaning."""
     parts = [_CONFIG, *_table(Config)]
     for name, section in _sections(Config, ""):
         parts += [f"## {name}\n", f"{inspect.getdoc(section)}\n", *_table(section)]
@@ -90,7 +90,7 @@ def config_page() -> str:
 
 
 def _help(text: str) -> str:
-    """Help as Markdown: text after a \\b marker is a code block."""
+    """Return help as Markdown: text after a \\b marker is a code block."""
     paragraphs = []
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if "\b" in paragraph:
@@ -127,7 +127,7 @@ def _table(model: type[BaseModel]) -> list[str]:
 
 
 def _descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings below the fields of a class."""
+    """Return the docstrings below the fields of a class."""
     (kind,) = ast.parse(inspect.getsource(model)).body
     assert isinstance(kind, ast.ClassDef)
     texts = {}
@@ -175,7 +175,7 @@ def _escaped(text: str) -> str:
 
 
 def glossary_page() -> str:
-    """docs/glossary.md: the terms in reports with their meanings."""
+    """Return docs/glossary.md: the terms in reports with their meanings."""
     from gpucost.render.glossary import TERMS
 
     terms = "".join(f"## {term.name}\n\n{term.meaning}\n\n" for term in TERMS)

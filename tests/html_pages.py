@@ -1,4 +1,4 @@
-"""Stores and views that HTML pages are made of in tests: the sample fleet, and 200 teams, some with hostile names."""
+"""Stores and views for HTML pages in tests: the sample fleet, and 200 teams, some with hostile names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpucost.render.html import Bar, Block, Item
 from gpucost.render.view import Column, Line, ReportView, Table
 from tests.golden.report_fleet import HOUR, NOW, OCTOBER, OCTOBER_END, Fleet, write_sample
 
-#: A page that let one of these out of its place would say so in `window.hit`, or with a dialog.
+#: A page that executes one of these sets `window.hit` or opens a dialog.
 HOSTILE = (
     "<script>window.hit=1</script>",
     "=cmd|' /C calc'!A0",
@@ -46,12 +46,12 @@ TEAMS = 200
 
 
 def sample_store(folder: Path) -> Path:
-    """October 2026 of the sample fleet."""
+    """Return October 2026 of the sample fleet."""
     return write_sample(folder / "sample.duckdb")
 
 
 def hostile_store(folder: Path) -> Path:
-    """Nine days of October 2026 of 200 teams, with hostile names of teams, namespaces, pods, GPUs and in warnings."""
+    """Return nine days of October 2026 of 200 teams, with hostile names of teams, namespaces, pods, GPUs and in warnings."""
     fleet = Fleet()
     names = [*HOSTILE, *(f"team-{number:03}" for number in range(TEAMS - len(HOSTILE)))]
     fleet.node(1, "n<b>", f"A100{HOSTILE[0]}", 2 * TEAMS, "on_demand", "400")
@@ -79,7 +79,7 @@ def hostile_store(folder: Path) -> Path:
 
 
 def hostile_block() -> Block:
-    """A block with every part, all of hostile names."""
+    """Return a block with every part, all with hostile names."""
     lines = tuple(
         Line((name, float(index) if index else None), flag=name) for index, name in enumerate(HOSTILE)
     )
@@ -105,13 +105,13 @@ def hostile_block() -> Block:
 
 
 def october(**options: Any) -> Query:
-    """The query of October 2026."""
+    """Return the query of October 2026."""
     period = month_period(date(2026, 10, 1), ZoneInfo("UTC"))
     return Query(period=period, period_name="October 2026", now=NOW, **options)
 
 
 def view(store: Path, **options: Any) -> ReportView:
-    """The report on October 2026, with series."""
+    """Return the report of October 2026, with series."""
     query = october(**({"with_series": True} | options))
     with duckdb.connect(str(store), read_only=True) as con:
         price.load_fx_rates(con, Config())

@@ -1,4 +1,4 @@
-"""Stores that tests have read stay open for the next reader: to open one anew costs 20 ms, most of it DuckDB's own start."""
+"""Stores that tests have read stay open for the next reader: reopening takes 20 ms, mostly DuckDB's start."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gpucost.store.connection import Store
 from gpucost.store.schema import _state as state
 
 MOST = 6
-# By file: what keeps it open, the folders that its connections see, and how the file was.
+# By file: the open connection, the folders visible to its connections, and the file's state.
 _kept: dict[Path, tuple[ExitStack, tuple[Path, ...], str]] = {}
 OWN_OPEN = Store._open
 
 
 def let_go(*places: Path) -> None:
-    """Close what is kept of these files, or of all."""
+    """Close the kept connections of these files, or all."""
     for place in places or tuple(_kept):
         kept = _kept.pop(place, None)
         if kept:
@@ -34,7 +34,7 @@ def let_go(*places: Path) -> None:
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """While the block lasts. Whoever writes a store, opens a file without `Store`, or starts a process finds none open."""
+    """Keep stores open during the block, but close them before a write, an open without `Store`, or a new process."""
     own_connect, own_process, own_start = duckdb.connect, subprocess.Popen.__init__, BaseProcess.start
 
     @contextmanager
@@ -43,7 +43,7 @@ def kept_open() -> Iterator[None]:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         place = store.path.resolve()
         kept = _kept.get(place)
-        # statements of users lock the configuration of a store that is open
+        # user statements lock the configuration of an open store
         may_keep = read_only and store.sees_catalog and store.exists
         if kept and not (may_keep and set(folders) <= set(kept[1]) and state(place) == kept[2]):
             let_go(place)

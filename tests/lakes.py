@@ -1,4 +1,4 @@
-"""The same figures from a lake as from the store: every stored table, row by row."""
+"""Comparison of a lake's figures with the store's: every stored table, row by row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIGURES = tuple(_STORED.split())
 _PLAIN = """
     scrape_gaps asked_hours dropped_samples slurm_runs slurm_steps slurm_nodes slurm_events slurm_reservations slurm_accounts
     slurm_shares slurm_devices progress_runs list_prices component_prices instance_types spot_prices"""
-#: Raw rows without a store's own numbers of series, loads and bills.
+#: Raw rows without a store's internal ids of series, loads and bills.
 RAW = {
     **{name: f"FROM {{0}}.{name}" for name in _PLAIN.split()},
     **columns("""
@@ -54,12 +54,12 @@ RAW = {
         bills      SELECT * EXCLUDE (bill_id, load_id) FROM {0}.bills
     """),
 }
-#: Numbers that a store gives itself.
+#: Internal ids of a store.
 _OWN = {"billed_hours": "EXCLUDE (bill_id)"}
 
 
 def differences(one: Path, other: Path, queries: dict[str, str] | None = None) -> list[str]:
-    """A line for each table that is not the same in two stores, with a row of each that the other has not."""
+    """Return a line for each table that differs between two stores, with a row missing from the other."""
     if queries is None:
         queries = {name: f"SELECT * {_OWN.get(name, '')} FROM {{0}}.{name}" for name in FIGURES}  # noqa: S608
     wrong = []
@@ -75,31 +75,31 @@ def differences(one: Path, other: Path, queries: dict[str, str] | None = None) -
 
 
 def stored_together(group: Together, folder: Path) -> tuple[Config, Store]:
-    """A store of several cases, whose clusters are named after them."""
+    """Return a store of several cases, with clusters named after them."""
     fleet, series, prices = side_by_side(group, folder)
     config = write_config(fleet, folder, prices)
     return config, load(fleet, series, config)
 
 
 def export(config: Config, store: Store, url: Path | str, *, everything: bool = False) -> exporting.Exported:
-    """Writes what the store holds into the lake."""
+    """Export the store into the lake."""
     return exporting.export(config, store, open_files(str(url), config), everything=everything)
 
 
 def attribute(config: Config, url: Path | str) -> attribution.Attributed:
-    """Attributes the lake in this process."""
+    """Attribute the lake in this process."""
     return attribution.attribute(config, str(url))
 
 
 @contextmanager
 def opened(config: Config, url: Path | str, **more: Any) -> Iterator[Store]:
-    """The lake's figures as a store."""
+    """Yield the lake's figures as a store."""
     with TemporaryDirectory(prefix="opened-") as folder:
         yield reading.open_store(config, str(url), Path(folder), more.pop("period", None), **more)[0]
 
 
 def unlike_the_store(config: Config, store: Store, pairs: int = 1_200_000) -> list[str]:
-    """What differs between the figures of the store and those of a lake that it is exported to; `pairs` of (GPU, hour) a task."""
+    """Return differences between the store's figures and an exported lake's; `pairs` of (GPU, hour) per task."""
     pipeline.attribute(config, store)
     with TemporaryDirectory(prefix="lake-") as url, patch.object(attribution, "_PAIRS_AT_ONCE", pairs):
         export(config, store, url)
@@ -111,7 +111,7 @@ def unlike_the_store(config: Config, store: Store, pairs: int = 1_200_000) -> li
 def stored(
     folder: Path, case: str = "whole-gpus", cluster: str = "", source: str = "replay"
 ) -> tuple[Config, Store]:
-    """A store of a case below `folder`, its cluster called so."""
+    """Return a store of a case in `folder`, with its cluster renamed."""
     folder.mkdir(exist_ok=True)
     fleet = read_fleet(CASES / case)
     config = write_config(fleet, folder, CASES / case / "prices.csv")
@@ -128,7 +128,7 @@ def stored(
 
 @dataclass(frozen=True)
 class GrownLake:
-    """A store and its lake below one folder, and what came of each step."""
+    """A store and its lake in one folder, with the result of each step."""
 
     folder: Path
     exports: tuple[exporting.Exported, ...] = ()
@@ -148,12 +148,12 @@ class GrownLake:
         return Store(self.folder / "gpucost.duckdb")
 
     def copy(self, folder: Path) -> GrownLake:
-        """The same, to be changed. The writer is the same too: the configuration names it."""
+        """Return a copy that may be changed, with the same writer, since the configuration names it."""
         return GrownLake(shutil.copytree(self.folder, folder))
 
 
 def _rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
-    """What the first two days are billed at; later ones have the price of the book."""
+    """Return the billed price of the first two days; later days have the price of the book."""
     if hour >= at(48):
         return None
     return (
@@ -162,7 +162,7 @@ def _rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
 
 
 def grow(folder: Path) -> GrownLake:
-    """Export and attribute all days but the last, in loads of a day and a half and with a bill for two days, then the last."""
+    """Export and attribute all days except the last, in loads of 1.5 days and with a bill for two days, then the last."""
     path = configured(folder, FIRST).path
     assert path is not None
     path.write_text(f'{path.read_text()}[lake]\nwriter = "one"\n')

@@ -1,4 +1,4 @@
-"""HTTP servers on loopback, as tests make them: a handler, served by threads that keep nobody waiting."""
+"""HTTP servers on loopback for tests: a handler, served by daemon threads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 
 class Quiet(BaseHTTPRequestHandler):
-    """Says nothing of what it is asked."""
+    """Do not log requests."""
 
     def log_message(self, *_: object) -> None:
         pass
 
     def received(self) -> bytes:
-        """The body of the request."""
+        """Return the body of the request."""
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def respond(
         self, status: int, body: Any, headers: Mapping[str, str] | None = None, *, missing: int = 0
     ) -> None:
-        """Bytes as they are, anything else as JSON; the connection ends `missing` bytes before the length that was promised."""
+        """Send bytes unchanged, anything else as JSON; the connection ends `missing` bytes before the declared length."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         usual = {"Content-Type": "application/json", "Content-Length": str(len(content) + missing)}
@@ -40,12 +40,12 @@ class _Patient(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, *_: object) -> None:
-        """Whoever asked is gone, or speaks something else: what tests are about."""
+        """Ignore clients that disconnect or use another protocol: tests check those cases."""
 
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The URL of a server that answers by `handler`, encrypted where there is a `context`."""
+    """Yield the URL of a server that answers by `handler`, encrypted if there is a `context`."""
     server = _Patient(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

@@ -1,4 +1,4 @@
-"""Folders that the workers of pytest-xdist make once: the first to ask makes it, the others find it."""
+"""Folders made once for all workers of pytest-xdist: the first worker makes it, the others reuse it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import TypeVar
 import pytest
 
 T = TypeVar("T")
-#: Where `tests.mutants` keeps stores from one mutant to the next.
+#: The folder in which `tests.mutants` keeps stores between mutants.
 kept: Path | None = None
-#: Whether it may keep the store of a name: not one that the code makes which a mutant changes.
+#: Whether it may keep the store of a name: not if it depends on the mutated code.
 may_keep: Callable[[str], bool] = bool
 
 
 def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder that `make` fills; for who only reads or copies it."""
+    """Return the folder that `make` fills, to be read or copied only."""
     base = factory.getbasetemp()
     if kept and may_keep(name):
         base = kept
@@ -38,18 +38,18 @@ def made(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
             (place / "made").mkdir()
             make(place / "made")
             (place / "touched.json").write_text(json.dumps(sorted(touched)))
-    # which files of the package made it, for the record of the worker that did not
+    # the package files that made it, for the record of other workers
     touched |= set(json.loads((place / "touched.json").read_text()))
     return place / "made"
 
 
 def copied(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A copy of that folder, below this worker's own."""
+    """Return a copy of that folder in this worker's own folder."""
     return Path(copytree(made(factory, name, make), factory.mktemp(name) / "copy"))
 
 
 def shared(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], T]) -> T:
-    """What `make` answers, made once in that folder; for who only reads it."""
+    """Return the answer of `make`, made once in that folder, to be read only."""
 
     def keep(folder: Path) -> None:
         (folder / "answer.pickle").write_bytes(pickle.dumps(make(folder)))

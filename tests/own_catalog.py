@@ -1,4 +1,4 @@
-"""A small catalog of prices that tests know by heart, beside the GPU facts that gpucost ships."""
+"""A small price catalog with values known to tests, next to the GPU facts shipped with gpucost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS = """
 
 
 def write(directory: Path) -> Path:
-    """A copy of pricing/ in `directory` whose prices.csv holds PRICES."""
+    """Make a copy of pricing/ in `directory` with PRICES in prices.csv."""
     shutil.copytree(pricing_dir(), directory)
     with (directory / "prices.csv").open(encoding="utf-8", newline="") as file:
         header = next(csv.reader(file))
@@ -46,8 +46,8 @@ def write(directory: Path) -> Path:
 
 
 def use(directory: Path, patch: pytest.MonkeyPatch) -> None:
-    """Let gpucost take its facts from another directory than the one it ships."""
+    """Make gpucost read its facts from another directory than the shipped one."""
     for module in (catalog, connection):
         patch.setattr(module, "pricing_dir", lambda: directory)
-    # what the connections of this process may see was settled when the first was opened
+    # the first connection of this process fixed the folders that connections may see
     patch.setattr(connection, "_template", cache(connection._template.__wrapped__))

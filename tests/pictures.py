@@ -1,4 +1,4 @@
-"""The picture of the README, made by the program itself: `python -m tests.pictures docs/img`. Needs Chromium."""
+"""Make the picture of the README with the program: `python -m tests.pictures docs/img`. Needs Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SQL stages write, as sums: any change of a stage that changes what it makes of these fleets changes a line."""
+"""Sums of the tables that SQL stages write: a stage with another result for these fleets changes a line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 
 from gpucost import engine
 
-#: The table that a stage writes, of its header.
+#: The table that a stage writes, from its header.
 _WRITES = re.compile(r"^-- writes: (\w+)", re.MULTILINE)
 _WHOLE = re.compile("BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|UBIGINT|UINTEGER|DECIMAL")
-#: Only counted: numbers that link tables, moments of the test, and texts, which have tests of their own.
+#: Counted only: ids that link tables, moments of the test, and texts, which have their own tests.
 _COUNTED = re.compile(r"(_id|_ids|_at|_at_ms|_file|fingerprint|^message|^fix)$")
-#: What it writes are the prices of the day.
+#: Stages that write current prices.
 _CATALOG = "gpucost/catalog.sql"
 
 
 @contextmanager
 def profiled_stages() -> Iterator[dict[str, list[str]]]:
-    """By stage and table what it wrote while the block lasts, a line for each run."""
+    """Yield the results of stages during the block, by stage and table, a line per run."""
     own, found = engine._measured, defaultdict[str, list[str]](list)
 
     def measured(con: Any, statements: str, params: Any, cost: engine.StageCost) -> Any:
@@ -45,7 +45,7 @@ def profiled_stages() -> Iterator[dict[str, list[str]]]:
 
 
 def profile(con: Any, table: str) -> str:
-    """Rows of a table and of each column its sum: of numbers themselves, of others that of digests."""
+    """Return the row count of a table and the sum of each column: of numbers, or of digests of other values."""
     sums = {}
     for name, kind, *_ in con.execute(f"DESCRIBE {table}").fetchall():
         if _COUNTED.search(name):
@@ -72,5 +72,5 @@ def _short(value: Any) -> str:
 
 
 def listed(found: dict[str, list[str]]) -> str:
-    """The profiles as a golden holds them."""
+    """Return the profiles in the format of goldens."""
     return "".join(f"{name}\n    {line}\n" for name, lines in found.items() for line in lines)

@@ -1,4 +1,4 @@
-"""Programs that tests run and Python packages do not bring."""
+"""Programs that tests run and that are not in Python packages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 
 
 def require(*programs: str, package: str) -> None:
-    """Skip the test where one of `programs` is not installed; fail it under CI=true, where they must be there.
+    """Skip the test if one of `programs` is not installed; fail it under CI=true.
 
-    `package` is the Debian package that brings them.
+    `package` is their Debian package.
     """
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
@@ -26,16 +26,16 @@ def require(*programs: str, package: str) -> None:
 
 
 def program(variable: str, name: str) -> str:
-    """The program that `variable` names, else the one called `name` on the PATH; without one the test is skipped.
+    """Return the program in `variable`, otherwise `name` on the PATH; skip the test without one.
 
-    Under CI=true it fails then: `.ci/install-programs` installs the program, and prints the variable.
+    Under CI=true, the test fails instead: `.ci/install-programs` installs the program and prints the variable.
     """
-    missing = f"{variable} names no {name}, and none is installed (.ci/install-programs)"
+    missing = f"{variable} does not name {name}, and it is not installed (.ci/install-programs)"
     return os.environ.get(variable) or shutil.which(name) or _absent(missing)
 
 
 def _absent(message: str) -> NoReturn:
-    """Skips the test; fails it under CI=true."""
+    """Skip the test; fail it under CI=true."""
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
@@ -43,7 +43,7 @@ def _absent(message: str) -> NoReturn:
 
 @contextmanager
 def listening(command: list[str], port: int, log: Path, seconds: float = 30) -> Iterator[str]:
-    """The URL of a program that listens on this port of loopback, alive within the `with`; `log` is where it writes."""
+    """Yield the URL of a program that listens on this loopback port and writes to `log`."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
@@ -60,6 +60,6 @@ def listening(command: list[str], port: int, log: Path, seconds: float = 30) -> 
         process.terminate()
         try:
             process.wait(10)
-        except subprocess.TimeoutExpired:  # some wait for connections that clients keep open
+        except subprocess.TimeoutExpired:  # some programs wait for connections that clients keep open
             process.kill()
             process.wait()

@@ -1,9 +1,9 @@
-"""Counts of what should become less, held against ceilings that only fall.
+"""Counts that should fall, compared with ceilings that never rise.
 
-    python -m tests.ratchets            fails if a count is above its ceiling in tests/ratchets.toml
-    python -m tests.ratchets --lower    writes today's counts where they are lower
+    python -m tests.ratchets            fail if a count is above its ceiling in tests/ratchets.toml
+    python -m tests.ratchets --lower    lower ceilings to current counts
 
-Tokens are counted without comments and strings of documentation.
+Token counts exclude comments and docstrings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WORD = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\w+|[^\w\s]""")
 
 
 def python_tokens(text: str, tree: ast.Module) -> int:
-    """Tokens of a module."""
+    """Return the token count of a module."""
     documentation = set(_documentation(tree))
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return sum(
@@ -51,19 +51,19 @@ def python_tokens(text: str, tree: ast.Module) -> int:
 
 
 def _documentation(tree: ast.Module) -> Iterator[int]:
-    """The lines that docstrings begin in."""
+    """Yield the first lines of docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             yield node.body[0].lineno
 
 
 def code_lines(text: str) -> int:
-    """Lines that are neither empty nor a comment."""
+    """Return the number of lines that are neither empty nor a comment."""
     return sum(bool(line.strip()) and not line.strip().startswith("#") for line in text.splitlines())
 
 
 def shapes(tree: ast.Module) -> Iterator[str]:
-    """The name of a count for each thing in a module that should become rarer."""
+    """Yield the name of a count for each construct in a module that should become rarer."""
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS):
             if (node.end_lineno or node.lineno) - node.lineno >= LONGEST:
@@ -78,7 +78,7 @@ def shapes(tree: ast.Module) -> Iterator[str]:
 
 
 def counts() -> dict[str, float]:
-    """Every count, by its name in the file of ceilings."""
+    """Return every count by its name in the file of ceilings."""
     found = dict.fromkeys(_COUNTS.split(), 0)
     lines = 0
     for path in sorted((ROOT / "gpucost").rglob("*.py")):
@@ -102,7 +102,7 @@ def counts() -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prints counts and ceilings; 1 if a count is above its ceiling."""
+    """Print counts and ceilings; return 1 if a count is above its ceiling."""
     ceilings = tomllib.loads(CEILINGS.read_text(encoding="utf-8")) if CEILINGS.exists() else {}
     found = counts()
     above = {name for name, count in found.items() if count > ceilings.get(name, count)}

@@ -1,4 +1,4 @@
-"""One check over all renderers: a month's report by team holds the same figures in every format."""
+"""One check of all renderers: a month's report by team has the same figures in every format."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gpucost.render.view import ReportView
 
 
 def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month: str, folder: Path) -> None:
-    """`report` is of a whole month (`2026-10`), by team, with series, and has no shared costs; `con` reads its store."""
-    told = json.loads(report.json())
-    rows = {row["team"]: row for row in told["rows"]}
+    """`report` covers a whole month (`2026-10`) by team, with series and without shared costs; `con` reads its store."""
+    answer = json.loads(report.json())
+    rows = {row["team"]: row for row in answer["rows"]}
     # for programs: every figure of every row
     lines = {line["team"] or None: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
     to_parquet(report, folder / "report.parquet")
@@ -34,7 +34,7 @@ def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month
     assert set(rows) == set(lines) == set(typed)
     of_nobody = ("unallocated_cost", "not_collected_cost")
     for team, row in rows.items():
-        # in one column, which adds up to what the nodes cost
+        # in one column that adds up to the cost of the nodes
         flat = row | {"cost": row["cost"] + sum(row.get(name, 0) for name in of_nobody)}
         for name, value in flat.items():
             if name in of_nobody:
@@ -43,16 +43,18 @@ def check_same_figures(con: duckdb.DuckDBPyConnection, report: ReportView, month
                 assert (lines[team][name] or None) == typed[team][name] == value
             else:
                 assert float(lines[team][name]) == float(typed[team][name]) == value
-    assert sum(Decimal(line["cost"]) for line in lines.values()) == Decimal(repr(told["totals"]["node_cost"]))
-    # for people: the same, rounded
+    assert sum(Decimal(line["cost"]) for line in lines.values()) == Decimal(
+        repr(answer["totals"]["node_cost"])
+    )
+    # for people: the same figures, rounded
     money = [row["cost"] for row in rows.values() if row["kind"] == "allocated"]
-    money += [told["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
+    money += [answer["totals"][name] for name in ("cost", "idle_cost", "node_cost", "unallocated_cost")]
     figures = [figure_text(amount, "money", "USD", 2) for amount in money]
     held = [row["allocated_gpu_hours"] for row in rows.values() if row["kind"] == "allocated"]
     figures += [figure_text(hours, "hours", "USD", 1) for hours in held]
     for text in (to_terminal(report, 200, color=False), to_markdown(report), to_html(report)):
         assert [figure for figure in figures if figure not in text] == [], text[:200]
-    # the FOCUS file: what teams cost, and what the nodes do
+    # the FOCUS file: the cost of teams and of nodes
     focus.prepare(con, Config(), month)
     sums = dict(con.execute("SELECT team, sum(EffectiveCost) FROM focus_rows GROUP BY team").fetchall())
     expected = {team: row["cost"] or row["unallocated_cost"] for team, row in rows.items()}

@@ -1,4 +1,4 @@
-"""Small fleets side by side in one store, each a cluster of its own: all are attributed at once, and asked one by one."""
+"""Small fleets in one store, each a cluster: all are attributed together and queried one by one."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from tests.replay.load import load, write_book, write_config
 from tests.replay.result import unpaid
 from tests.replay.series import Series
 
-#: Yields a fleet and what was scraped of it, is sent what the product says of it, and holds that against the truth.
+#: Yields a fleet and its scrapes, receives the program's answer, and compares it with the truth.
 Scene = Generator[tuple[Fleet, list[Series]], Any, None]
 
 
 def asked_names(request: pytest.FixtureRequest) -> set[str] | None:
-    """The `name` of each case of the module that a test is collected for; None if one of its tests may look at all cases."""
+    """Return the `name` of each collected case of the module; None if one of its tests may use all cases."""
     calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
     names = [call.params.get("name") if call else None for call in calls]
     return None if None in names else set(names)
 
 
 class Scenes:
-    """The scenes of a test module; `start` is for its module-scoped fixture `scenes`."""
+    """The scenes of a test module; its module-scoped fixture `scenes` calls `start`."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, Callable[[], Scene]] = {}
 
     def __call__(self, *cases: tuple[Any, ...]) -> Callable[[Callable[..., Scene]], Callable[..., None]]:
-        """Makes a test of a scene, or one of each of `cases`, the scene's arguments."""
+        """Make a test of a scene, or one for each of `cases`, the scene's arguments."""
 
         def test_of(body: Callable[..., Scene]) -> Callable[..., None]:
             names = [f"{body.__name__[5:]}_{number}" for number, _ in enumerate(cases or [()])]
@@ -65,7 +65,7 @@ class Scenes:
         hours: float,
         asked: set[str] | None = None,
     ) -> Iterator[dict[str, tuple[Scene, Any]]]:
-        """Every scene that is asked for, and `view` of the configuration, the store and its cluster in the first hours."""
+        """Yield every requested scene with `view` of the configuration, the store and its cluster in the first hours."""
         begun = {name: body() for name, body in self.bodies.items() if asked is None or name in asked}
         if not begun:
             yield {}
@@ -83,5 +83,5 @@ class Scenes:
             config, store, Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, hours)))
         )
         assert not unpaid(store)
-        with store.read():  # while it is open, to open it again costs nothing
+        with store.read():  # an open store is quick to open again
             yield {name: (scene, view(config, store, name)) for name, scene in begun.items()}

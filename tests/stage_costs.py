@@ -1,4 +1,4 @@
-"""The cost of fleets by the attribution stages, in an empty store: what-ifs multiply and must agree."""
+"""The cost of fleets by the attribution stages in an empty store; what-ifs multiply instead and must agree."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FROM cost_daily AS c JOIN allocations AS a USING (allocation_id) JOIN nodes AS n
 
 
 def stage_costs(fleets: Sequence[Fleet]) -> list[Costs]:
-    """The cost of each fleet. All are attributed at once; the cluster of a fleet's nodes is its number."""
+    """Return the cost of each fleet. All are attributed together; the cluster of a fleet's nodes is its number."""
     with scratch_store() as con:
         inventory.declare(con)
         _load(con, fleets)
@@ -81,7 +81,7 @@ def _load(con: DuckDBPyConnection, fleets: Sequence[Fleet]) -> None:
             names = (str(number), pod.namespace, pod.workload, pod.uid)
             pods.append((len(pods), ids[pod.place], *names, pod.gpus, pod.from_ms, pod.to_ms))
     for statement, rows in ((_NODES, nodes), (_PRICES, prices), (_PODS, pods)):
-        # the parameters of a statement stand in the order of the rows' cells
+        # the parameters of a statement have the order of the rows' cells
         names = re.findall(r"\$(\w+)", statement)
         con.execute(statement, {name: [row[at] for row in rows] for at, name in enumerate(names)})
     con.execute(_TEAMS)

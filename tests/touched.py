@@ -1,4 +1,4 @@
-"""A plugin (`-p tests.touched`): which files of the package each test runs, and its seconds of CPU, for `tests.mutants`."""
+"""A plugin (`-p tests.touched`) that records each test's package files and CPU seconds for `tests.mutants`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ import pytest
 
 from tests.mutants import RECORD, ROOT
 
-# Modules that were compiled with notes, by their source.
+# Modules compiled with notes, by source.
 _CODE = RECORD.with_name("touched-code")
-#: What the code that runs now has touched: paths from the root of the project.
+#: Files touched by the running code: paths from the root of the project.
 _touched: set[str] = set()
-# By fixture that outlives a test: what it touched, and its seconds.
+# By fixture that outlives a test: its files and seconds.
 _fixtures: dict[int, tuple[set[str], float]] = {}
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles a module so that each of its functions notes that it ran."""
+    """Compiles a module so that each function records its calls."""
 
     def get_code(self, _: str) -> CodeType:
         source = self.get_data(self.path)
@@ -40,7 +40,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 has_doc = ast.get_docstring(node, clean=False) is not None
-                # at the function's own line, so that tracebacks stay as they are
+                # at the function's own line, so that tracebacks stay unchanged
                 made = ast.increment_lineno(ast.parse(note), node.lineno - 1)
                 node.body[has_doc:has_doc] = made.body
         code = compile(tree, self.path, "exec", dont_inherit=True)
@@ -69,7 +69,7 @@ sys.meta_path.insert(0, _Finder())
 
 
 def seconds() -> float:
-    """CPU that this process and its children have used."""
+    """Return CPU seconds used by this process and its children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -90,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
     formats.sql_text = noting(formats.sql_text, lambda name: f"gpucost/collect/bill/{name}.sql")
     RECORD.mkdir(parents=True, exist_ok=True)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    if worker == "main":  # it begins before the others
+    if worker == "main":  # it starts before the others
         for old in RECORD.glob("*.jsonl"):
             old.unlink()
     config.stash[_LOG] = (RECORD / f"{worker}.jsonl").open("w")

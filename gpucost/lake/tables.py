@@ -177,7 +177,7 @@ RAW = (
     _plain("slurm_events", "its start's", _DAY.format("from_ms"), "node, from_ms"),
     _plain("slurm_reservations", "its start's", _DAY.format("from_ms"), "name, from_ms"),
     _plain("slurm_accounts", "none", "NULL", "account"),
-    _plain("slurm_shares", "when it was told", _DAY.format("seen_ms"), 'account, "user", seen_ms'),
+    _plain("slurm_shares", "when it was reported", _DAY.format("seen_ms"), 'account, "user", seen_ms'),
     RawTable(
         "progress_series",
         "none",
@@ -252,9 +252,9 @@ RAW = (
         DROP TABLE lake_bill_rows""",
         "bill_key, source_row",
     ),
-    _plain("list_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
-    _plain("component_prices", "when it was asked for", "price_as_of::VARCHAR", "ALL", "NULL"),
-    _plain("instance_types", "when it was asked for", "seen_on::VARCHAR", "provider, instance_type", "NULL"),
+    _plain("list_prices", "when it was queried", "price_as_of::VARCHAR", "ALL", "NULL"),
+    _plain("component_prices", "when it was queried", "price_as_of::VARCHAR", "ALL", "NULL"),
+    _plain("instance_types", "when it was queried", "seen_on::VARCHAR", "provider, instance_type", "NULL"),
     _plain("spot_prices", "when it began", _DAY.format("at_ms"), "ALL", "NULL"),
     _plain("spot_eviction_rates", "its day", "seen_on::VARCHAR", "ALL", "NULL"),
 )

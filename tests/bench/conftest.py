@@ -1,4 +1,4 @@
-"""The page of what was measured, written when the last bench has ended: where --page names a file."""
+"""The page of measurements, written to the file of --page after the last bench."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A large fleet as series: what a Prometheus would have answered, made without one."""
+"""A large fleet as the series of a Prometheus, made without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRICE = {"on_demand": 32.0, "spot": 12.0}
 
 @dataclass(frozen=True)
 class Fleet:
-    """`gpus` GPUs for `days`, scraped every `step_s`; each GPU runs one pod after another, `pod_hours` long."""
+    """`gpus` GPUs for `days`, scraped every `step_s`; each GPU runs successive pods of `pod_hours`."""
 
     gpus: int
     days: int
@@ -31,7 +31,7 @@ class Fleet:
         return START_S + self.days * 86_400
 
     def pods(self) -> list[tuple[int, int, int]]:
-        """(gpu, start, end) of each pod in seconds; starts are spread over the hour."""
+        """Return (gpu, start, end) of each pod in seconds; starts are spread over the hour."""
         length = self.pod_hours * 3600
         return [
             (gpu, at, min(at + length - 2 * self.step_s, self.end))
@@ -40,7 +40,7 @@ class Fleet:
         ]
 
     def states(self, *, with_pods: bool = True, step_s: int = 600) -> list[Series]:
-        """kube-state-metrics' series, a sample every ten minutes."""
+        """Return kube-state-metrics' series, with a sample every ten minutes."""
         found = []
 
         def put(name: str, labels: dict[str, str], value: float, first: int, last: int) -> None:
@@ -67,7 +67,7 @@ class Fleet:
         return found
 
     def activity(self) -> list[Series]:
-        """DCGM_FI_DEV_GPU_UTIL of every GPU, one series for each of `pods`."""
+        """Return DCGM_FI_DEV_GPU_UTIL of every GPU, one series for each of `pods`."""
         rng = np.random.default_rng(1)
         found = []
         for number, (gpu, start, stop) in enumerate(self.pods()):
@@ -76,14 +76,14 @@ class Fleet:
                 __name__=DCGM_FI_DEV_GPU_UTIL job=dcgm instance={host}:9400 gpu={gpu % GPUS_PER_NODE} UUID=GPU-{gpu}
                 Hostname={host} modelName="NVIDIA A100-SXM4-40GB" namespace=team-{gpu % 40} pod=job-{number} container=main""")
             times = np.arange(-(-start // self.step_s) * self.step_s, stop, self.step_s, dtype=np.int64)
-            busy = (times // 1200 + number) % 3 > 0  # two thirds of all 20-minute stretches are busy
+            busy = (times // 1200 + number) % 3 > 0  # two thirds of all 20-minute intervals are active
             values = np.where(busy, rng.integers(5, 101, len(times)), rng.integers(0, 5, len(times)))
             found.append(Series(labels, times * 1000, values.astype(np.float64)))
         return found
 
 
 def windows(fleet: Fleet, first: int, end: int, *, with_pods: bool = True) -> Iterator[SampleWindow]:
-    """The days from `first` to before `end`, a window each; without pods there is no activity either."""
+    """Yield the days from `first` until `end`, a window each; without pods, activity is missing too."""
     series = [*fleet.states(with_pods=with_pods), *(fleet.activity() if with_pods else [])]
     for day in range(first, end):
         span = ((START_S + day * 86_400) * 1000, (START_S + (day + 1) * 86_400) * 1000)

@@ -1,7 +1,7 @@
--- A fleet of $gpus GPUs for $days days, as fleets.Fleet describes it, put where loading its samples would have put it.
+-- A fleet of $gpus GPUs for $days days, as fleets.Fleet describes it, in the tables that loading its samples would fill.
 CREATE TEMP TABLE pods AS
 SELECT row_number() OVER (ORDER BY gpu, start_s) - 1 AS number, *,
-    -- of those that go on, the last sample of ten minutes
+    -- for pods that continue, the last ten-minute sample
     CASE WHEN stop_s < $end_s THEN stop_s ELSE start_s + ($end_s - 1 - start_s) // 600 * 600 END AS last_s
 FROM (
     SELECT gpu, unnest(range($start_s + gpu * 37 % 60 * 60, $end_s, 172800)) AS start_s, least(start_s + 172800 - 120, $end_s) AS stop_s
@@ -44,7 +44,7 @@ SELECT 'bench', 'bench', 'kube-state-metrics', 'ksm:8080', hour, 600000 FROM ran
 INSERT INTO loads
 SELECT number, 1, 'prometheus', 'bench', ($start_s + (number - 1) * 86400) * 1000, ($start_s + number * 86400) * 1000, $gpus * 1440, 0, now()
 FROM range(1, $days + 1) AS d (number);
--- hours of which two thirds are busy, in stretches of 20 minutes
+-- hours that are two thirds active, in intervals of 20 minutes
 CREATE TEMP TABLE templates AS
 SELECT phase, variant, list_transform(range(0, 3600, 60), lambda s: CASE
     WHEN (s // 1200 + phase) % 3 > 0 THEN 5 + hash(phase, variant, s) % 96 ELSE hash(phase, variant, s) % 5 END::DOUBLE) AS vals

@@ -1,4 +1,4 @@
-"""Steps in processes of their own, what they took, and the page that says so: docs/performance.md, as `make bench` writes it."""
+"""Measured steps in their own processes, and the page with the results: docs/performance.md, written by `make bench`."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ ROOT = Path(__file__).parents[2]
 _PAGE = """# Performance
 
 Written by `make bench` on {:%Y-%m-%d}, of commit {}: {}.
-Steps run in processes of their own, beside the usual way or the limit in the same run. Seconds are of CPU,
-of all threads, where nothing else is said; only ratios carry over to other machines.
+Each step runs in its own process and is compared with the usual way or a limit in the same run. Seconds are CPU
+seconds of all threads unless stated otherwise; only ratios carry over to other machines.
 
 {}
 
-{}Measured once, and not in this run: over one Prometheus of 800 GPUs and 3,135 pods the leading open peer
-took 46.7 s for 7 days (82 s of CPU with the server's) by hours, and 7.8 s (12.5 s) by days.
+{}Measured once, not in this run: on a Prometheus with 800 GPUs and 3,135 pods, the leading open-source peer
+took 46.7 s for 7 days by hours (82 s of CPU including the server), and 7.8 s by days (12.5 s).
 """
 
 
 class Ran(NamedTuple):
-    """What a process took: seconds of CPU, of wall time, the most memory it held, and what it printed."""
+    """The result of a process: CPU seconds, wall seconds, peak memory and its output."""
 
     cpu: float
     wall: float
     peak_mb: float
-    said: str
+    output: str
 
 
 def run(*command: str, **environment: str) -> Ran:
-    """Runs a command that has to succeed."""
+    """Run a command that must succeed."""
     began = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | environment
     )
     assert process.stdout is not None
-    said = process.stdout.read()
+    output = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
-    assert status == 0, said
-    return Ran(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss / 1024, said)
+    assert status == 0, output
+    return Ran(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss / 1024, output)
 
 
 def step(name: str, *words: object) -> tuple[Ran, Any]:
-    """Runs a step of tests/bench/steps.py, and reads what it answers."""
+    """Run a step of tests/bench/steps.py; return its result."""
     ran = run(sys.executable, "-m", "tests.bench.steps", name, *map(str, words))
-    return ran, json.loads(ran.said) if ran.said else None
+    return ran, json.loads(ran.output) if ran.output else None
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the page; `why` is told where the target is missed."""
+    """A line of the page; `why` is printed if the target is missed."""
 
     step: str
     target: str
@@ -71,25 +71,25 @@ class Row:
 
 @dataclass
 class Page:
-    """What was measured, in the order of the benches."""
+    """The measurements, in the order of the benches."""
 
     rows: list[Row] = field(default_factory=list)
 
     def row(self, step: str, target: str, met: bool, *cells: str, why: str = "") -> bool:
-        """Adds a line of the page, `cells` as in `Row`; whether the target is met."""
+        """Add a line of the page, with `cells` as in `Row`; return whether the target is met."""
         self.rows.append(Row(step, target, met, *cells, why="" if met else why))
         return met
 
     def write(self, path: Path) -> None:
-        """The page as Markdown."""
-        head = ["step", "gpucost", "beside it", "ratio", "target", ""]
+        """Write the page as Markdown."""
+        head = ["step", "gpucost", "compared with", "ratio", "target", ""]
         lines = [
             [row.step, row.ours, row.beside, row.ratio, row.target, "met" if row.met else "**missed**"]
             for row in self.rows
         ]
         missed = [f"- **{row.step}**: {row.why}" for row in self.rows if row.why]
         table = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *lines)]
-        reasons = ["## Missed targets, and why", "", *missed, ""] if missed else []
+        reasons = ["## Missed targets and reasons", "", *missed, ""] if missed else []
         written = _PAGE.format(
             datetime.now(UTC),
             _commit(),

@@ -1,4 +1,4 @@
-"""What benches run in processes of their own: `python -m tests.bench.steps STEP …`. Each prints what it has to tell as JSON."""
+"""Steps of benches in their own processes: `python -m tests.bench.steps STEP …`. Each prints its result as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.command import call
 
 
 def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> None:
-    """Load the days from `first` to before `end` of a fleet that runs for `days`, and put its price book beside the store."""
+    """Load the days from `first` until `end` of a fleet that runs for `days`, and write its price book next to the store."""
     store = _priced(path)
     for window in windows(Fleet(gpus=int(gpus), days=int(days)), int(first), int(end or days)):
         with store.write() as con:
@@ -44,7 +44,7 @@ def _priced(path: str) -> Store:
 
 
 def large(path: str, gpus: str, days: str) -> None:
-    """Fill a store with what loading such a fleet would have left there, by SQL, and put its price book beside it."""
+    """Fill a store by SQL as if such a fleet had been loaded, and write its price book next to it."""
     values = {"gpus": int(gpus), "days": int(days), "start_s": START_S, "end_s": START_S + int(days) * 86_400}
     with _priced(path).write() as con:
         for statement in con.extract_statements((Path(__file__).parent / "large_fleet.sql").read_text()):
@@ -52,7 +52,7 @@ def large(path: str, gpus: str, days: str) -> None:
 
 
 def compact(path: str) -> dict[str, float]:
-    """Write a store anew: bytes per sample before and after."""
+    """Compact a store; return bytes per sample before and after."""
     store = Store(Path(path))
     samples = store.info().samples
     before = store.info().size / samples
@@ -99,7 +99,7 @@ def billed(path: str, nodes: str, days: str) -> None:
 
 
 def hourly_bill(path: str) -> dict[str, float]:
-    """What a plain group by of the bill's rows takes: cost by machine and hour."""
+    """Measure a plain group by of the bill's rows: cost by machine and hour."""
     with Store(Path(path)).read() as con:
         began = time.process_time()
         con.execute(
@@ -111,26 +111,26 @@ def hourly_bill(path: str) -> dict[str, float]:
 
 
 def _config(path: str) -> Config:
-    """The configuration of a store: its price book lies beside it, where it has one."""
+    """Return the configuration of a store, with the price book next to it, if any."""
     book = Path(path).with_name("prices.csv")
     return Config(prices=Prices(book=book if book.exists() else None))
 
 
 def lake_export(path: str, lake: str) -> int:
-    """Write the store into a lake: how many files."""
+    """Export the store into a lake; return the number of files."""
     config = _config(path)
     return len(lake_exports.export(config, Store(Path(path)), open_files(lake, config)).files)
 
 
 def lake_attribute(path: str, lake: str) -> int:
-    """Attribute the lake from nothing: how many rows."""
+    """Attribute the whole lake; return the number of rows."""
     for figures in ("attributed", "_gpucost/attributed"):
         shutil.rmtree(Path(lake) / figures, ignore_errors=True)
     return lakes.attribute(_config(path), lake).rows
 
 
 def attribute(path: str) -> dict[str, Any]:
-    """Attribute a store: CPU seconds of all, of each part, and of the statements that took most."""
+    """Attribute a store; return CPU seconds in total, by part, and of the slowest statements."""
     parts = {}
 
     def timed(name: str, stage: Callable[..., None]) -> Callable[..., None]:
@@ -146,13 +146,13 @@ def attribute(path: str) -> dict[str, Any]:
     began = time.process_time()
     with engine.profiled() as costs:
         pipeline.attribute(_config(path), Store(Path(path)))
-    dearest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:5]
-    seconds = {name: cost.cpu_seconds for name, cost in dearest}
-    return {"all": time.process_time() - began, **parts, "dearest": seconds}
+    slowest = sorted(costs.items(), key=lambda item: -item[1].cpu_seconds)[:5]
+    seconds = {name: cost.cpu_seconds for name, cost in slowest}
+    return {"all": time.process_time() - began, **parts, "slowest": seconds}
 
 
 def bare(path: str) -> dict[str, float]:
-    """A bare group by of the store's blocks: CPU seconds; and what idle time costs by namespace."""
+    """Run a bare group by of the store's blocks; return its CPU seconds and idle cost by namespace."""
     with Store(Path(path)).read() as con:
         began = time.process_time()
         con.execute(
@@ -166,7 +166,7 @@ def bare(path: str) -> dict[str, float]:
 
 
 def merge_asof(gpus: str, days: str) -> dict[str, float]:
-    """Idle cost by namespace as a user of data frames works it out: merge_asof of samples with pods, then a groupby."""
+    """Return idle cost by namespace as calculated with data frames: merge_asof of samples with pods, then a groupby."""
     import pandas as pd
 
     fleet = Fleet(gpus=int(gpus), days=int(days))

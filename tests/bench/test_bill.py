@@ -1,8 +1,8 @@
 # ruff: noqa: E501  (a column of the report per line)
-"""A Cost and Usage Report into the store beside DuckDB's own typed read of the same columns, each in a process of its own.
+"""Loading a Cost and Usage Report compared with DuckDB's own typed read of the same columns, each in its own process.
 
-The targets are ratios of CPU seconds: a first load against that read written to a table of a file of its own, with DuckDB's
-defaults; a load of an unchanged file against the first. GPUCOST_BENCH_ROWS sets the rows of the report, 5 million by default.
+The targets are ratios of CPU seconds: a first load over that read into a table of another file with DuckDB's defaults; a load
+of an unchanged file over the first. GPUCOST_BENCH_ROWS sets the rows of the report (default: 5 million).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST, UNCHANGED, PEAK_MB = 1.6, 0.02, 1000
 HOUR = "(TIMESTAMP '2026-03-01' + to_hours((i // 8000)::INTEGER % 744))"
 # Machines by the hour, on demand, covered by a plan with its negation, reserved; volumes and traffic.
 KIND = "[0, 0, 0, 1, 2, 3, 4, 5][i % 8 + 1]"
-# A legacy report's columns, as SQL over the row's number i. Of rows that lack a value the field is blank.
+# Columns of a legacy report as SQL over the row number i. Fields without a value are blank.
 COLUMNS = columns(f"""
     identity/LineItemId  md5(i::VARCHAR)
     identity/TimeInterval  strftime({HOUR}, '%Y-%m-%dT%H:%M:%SZ/') || strftime({HOUR} + INTERVAL 1 HOUR, '%Y-%m-%dT%H:%M:%SZ')
@@ -72,10 +72,10 @@ COLUMNS = columns(f"""
     resourceTags/user:team  ['research', 'serving', NULL][i % 3 + 1]
     resourceTags/user:env  CASE WHEN i % 2 = 0 THEN 'prod' END
 """)
-# Columns that every report has and nobody reads: a third filled, the others blank.
+# Unused columns of every report: a third filled, the others blank.
 COLUMNS |= {f"product/filler{n}": f"hash(i % 97 + {n})" if n % 3 == 0 else "NULL" for n in range(60)}
 TYPES = {"Date": "TIMESTAMPTZ"} | dict.fromkeys(("Cost", "Amount", "Commitment"), "DECIMAL(38, 12)")
-# What is typed where gpucost types it; the rest is text there, too.
+# Typed columns as in gpucost; the rest is text in both.
 PEER = """
 import json, sys, duckdb
 kind, source, target, header, wanted = *sys.argv[1:4], *map(json.loads, sys.argv[4:])
@@ -99,7 +99,7 @@ def report(path: Path, rows: int) -> None:
 
 
 def same_columns() -> dict[str, str]:
-    """The report's columns that a load reads, with their types there."""
+    """Return the report's columns that a load reads, with their types."""
     header = list(COLUMNS)
     positions, maps = locate(CUR, header, "report")
     read = {at for at in positions.values() if at is not None}
@@ -111,7 +111,7 @@ def same_columns() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_report_beside_a_typed_read(tmp_path: Path, kind: str, page: Page) -> None:
+def test_bill_load_compared_with_a_typed_read(tmp_path: Path, kind: str, page: Page) -> None:
     path, store = tmp_path / f"cur.{kind}", tmp_path / "store.duckdb"
     report(path, ROWS)
     wanted = same_columns()
@@ -126,11 +126,11 @@ def test_a_report_beside_a_typed_read(tmp_path: Path, kind: str, page: Page) -> 
     ):
         ours = con.execute("SELECT count(*), sum(billed_cost) FROM charges").fetchall()
         assert ours == other.execute('SELECT count(*), sum("lineItem/UnblendedCost") FROM charges').fetchall()
-    assert "already loaded, unchanged" in again.said
+    assert "already loaded, unchanged" in again.output
     read = f"{ROWS:,} rows, {kind}, {len(wanted)} of {len(COLUMNS)} columns read"
     why = (
-        "the file is not even read: its size and time of change are those of its stored digest. What is left is the start of Python "
-        "with typer, pydantic and DuckDB, which no bill changes."
+        "the file is not read, since its size and modification time match the stored digest. The rest is the start of Python with "
+        "typer, pydantic and DuckDB, which does not depend on the bill."
     )
     peer_cpu = f"DuckDB's typed read of the same columns {peer.cpu:.1f} s", f"{first.cpu / peer.cpu:.2f} ×"
     before = f"its first load {first.cpu:.1f} s", f"{again.cpu / first.cpu:.1%}"

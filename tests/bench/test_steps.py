@@ -1,4 +1,4 @@
-"""What single commands and steps take: their start, findings, ten million jobs of Slurm, a lake, prices from a bill."""
+"""Time of single commands and steps: start-up, findings, ten million Slurm jobs, a lake, prices from a bill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENGINE = "import typer, typer._adapters, duckdb; duckdb.connect().execute('SELEC
 
 
 def cpu_seconds(code: str, *words: str) -> float:
-    """The least of several runs, which others on the machine disturb least."""
+    """Return the minimum of several runs, which other processes disturb least."""
 
     def once() -> float:
         began = os.times()
@@ -44,7 +44,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_help(page: Page) -> None:
+def test_help_starts_quickly(page: Page) -> None:
     ours, bare = cpu_seconds(RUN, "--help"), cpu_seconds(BARE)
     met = ours < 1.5 * bare and ours <= 0.2
     cells = f"{ours:.2f} s", f"a bare typer program {bare:.2f} s", f"{ours / bare:.1f} ×"
@@ -56,10 +56,12 @@ def test_help(page: Page) -> None:
     [["report"], ["report", "--month", f"{last_months(datetime.now(UTC))[0].start:%Y-%m}"]],
     ids=["report", "month"],
 )
-def test_a_month_s_report(demo: Path, monkeypatch: pytest.MonkeyPatch, page: Page, words: list[str]) -> None:
+def test_month_report_is_quick(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, page: Page, words: list[str]
+) -> None:
     monkeypatch.chdir(demo)
     ours, bare = cpu_seconds(RUN, *words), cpu_seconds(ENGINE)
-    why = f"{bare:.2f} s of it are the imports of typer and DuckDB and an empty database, {ours - bare:.2f} s are gpucost's."
+    why = f"{bare:.2f} s are the imports of typer and DuckDB and an empty database, {ours - bare:.2f} s are gpucost's."
     cells = f"{ours:.2f} s", f"its libraries alone {bare:.2f} s", f"{ours / bare:.1f} ×"
     name = f"`gpucost {' '.join(words)}` of the sample fleet"
     assert page.row(name, "≤ 0.4 s", ours <= 0.4, *cells, why=why)
@@ -104,7 +106,7 @@ con.execute("CREATE TABLE jobs AS FROM read_csv(?, delim = '|', quote = '', esca
 """
 
 
-def test_ten_million_jobs(tmp_path: Path, page: Page) -> None:
+def test_ten_million_slurm_jobs_load_quickly(tmp_path: Path, page: Page) -> None:
     jobs = tmp_path / "jobs.psv"
     duckdb.connect().execute(_JOBS.format(jobs), [JOBS])
     (tmp_path / "gpucost.toml").write_text("")
@@ -112,7 +114,7 @@ def test_ten_million_jobs(tmp_path: Path, page: Page) -> None:
     ours = run(sys.executable, "-m", "gpucost", "collect", "slurm", str(jobs), *words)
     beside = run(sys.executable, "-c", _READER, str(jobs), str(tmp_path / "beside.duckdb"))
     report = run(sys.executable, "-m", "gpucost", "report", "--month", "2026-11", "--format", "json", *words)
-    held = json.loads(report.said)["totals"]["allocated_gpu_hours"]
+    held = json.loads(report.output)["totals"]["allocated_gpu_hours"]
     assert held == pytest.approx(sum(60 + i * 7919 % 900 for i in range(0, JOBS, 3)) / 3600, rel=1e-9)
     assert page.row(
         f"collect slurm, {JOBS:,} jobs",
@@ -121,27 +123,27 @@ def test_ten_million_jobs(tmp_path: Path, page: Page) -> None:
         f"{ours.cpu:.0f} s, {ours.peak_mb:,.0f} MB",
         f"DuckDB's reader {beside.cpu:.0f} s",
         f"{ours.cpu / beside.cpu:.1f} ×; attributed in {report.cpu:.0f} s, {report.peak_mb:,.0f} MB",
-        why="each record is cut and its times are read in Python.",
+        why="Python splits each record and parses its times.",
     )
 
 
 GPUS, DAYS, OVERHEAD = 10_000, 30, 1.3
 
 
-def test_a_month_of_a_large_fleet_in_a_lake(tmp_path: Path, page: Page) -> None:
+def test_lake_of_a_large_fleet(tmp_path: Path, page: Page) -> None:
     path, lake = tmp_path / "store.duckdb", tmp_path / "lake"
     step("large", path, GPUS, DAYS)
     exported = step("lake_export", path, lake)[0]
     store = step("attribute", path)[0]
     ran = step("lake_attribute", path, lake)[0]
     assert page.row(
-        f"a lake from nothing, {GPUS:,} GPUs × {DAYS} days",
+        f"a new lake, {GPUS:,} GPUs × {DAYS} days",
         f"≤ {OVERHEAD} × the store",
         ran.cpu <= OVERHEAD * store.cpu,
         f"{ran.cpu:.1f} s, {ran.peak_mb:,.0f} MB",
         f"one store {store.cpu:.1f} s; the export before {exported.cpu:.0f} s",
         f"{ran.cpu / store.cpu:.2f} ×; wall {ran.wall:.0f} s",
-        why="series and states are read from Parquet, and each task fills a store of its own.",
+        why="series and states are read from Parquet, and each task fills its own store.",
     )
 
 
@@ -151,16 +153,16 @@ NODES, SECONDS = 300, 0.4
 def test_prices_from_a_bill(tmp_path: Path, page: Page) -> None:
     store = tmp_path / "store.duckdb"
     step("billed", store, NODES, DAYS)
-    told = step("attribute", store)[1]
+    measured = step("attribute", store)[1]
     beside = step("hourly_bill", store)[1]
     assert beside["rows"] == NODES * DAYS * 24
-    dearest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in told["dearest"].items())
+    slowest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in measured["slowest"].items())
     assert page.row(
         f"price from a bill, {NODES} nodes × {DAYS * 24} h",
         f"≤ {SECONDS} s",
-        told["price"] <= SECONDS,
-        f"{told['price']:.2f} s",
+        measured["price"] <= SECONDS,
+        f"{measured['price']:.2f} s",
         f"a group by of its rows by machine and hour {beside['cpu']:.2f} s",
-        f"{told['price'] / beside['cpu']:.1f} ×",
-        why=f"the dearest statements: {dearest}.",
+        f"{measured['price'] / beside['cpu']:.1f} ×",
+        why=f"slowest statements: {slowest}.",
     )

@@ -1,4 +1,4 @@
-"""What a report may say of a fleet that was collected through trouble."""
+"""Permitted contents of a report on a fleet that was collected with faults."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.faults.worlds import Answer, World, held
 
 Rows = dict[tuple[Any, ...], dict[str, float]]
 
-#: How many samples next to a gap may be told otherwise than with those that lie in it.
+#: Number of samples next to a gap that may count differently than with the gap's samples.
 EDGE_SCRAPES = 3
 EXACT = 1e-6
 
 
 def check_said(its: World, config: Config, report: Answer, what: object) -> set[int]:
-    """What the report claims to know is true, and what it does not know it names: the hours that it says were not collected."""
+    """Check that reported figures are true, and that the report names all other hours as not collected."""
     assert report.code in (0, 4), (report, what)
     coverage = report.json()["coverage"]
     missing = _hours_of(its, coverage["not_collected"])
@@ -53,13 +53,13 @@ def check_said(its: World, config: Config, report: Answer, what: object) -> set[
 
 
 def check_undisturbed(its: World, report: Answer, what: object) -> None:
-    """The report is that of a store that nothing ever disturbed, in every figure and every word."""
+    """Check that the report equals an undisturbed store's, in every figure and text."""
     assert report.code == 0, (report, what)
     assert report.json() == its.truth, what
 
 
 def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
-    """The hours of the fleet that gaps touch, by cluster; under "" those of any."""
+    """Return the fleet's hours with gaps by cluster; the key "" has the gaps of any cluster."""
     by_cluster = {}
     for gap in gaps:
         start, end = (
@@ -72,9 +72,9 @@ def _hours_of(its: World, gaps: list[dict[str, str]]) -> dict[str, set[int]]:
 
 
 def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bool) -> Iterator[str]:
-    """What of a cluster's hour is not true: to the last digit where all of it and of the hours around it was seen.
+    """Yield the wrong figures of a cluster's hour, exact if it and the hours around it were fully collected.
 
-    An hour that was seen in part may lack something, not have more. What is active or idle may be unmeasured.
+    A partly collected hour may have less, not more. Active or idle time may be unmeasured.
     """
     is_exact = not (is_unknown or is_near)
     for measure in ("allocated", "unallocated", "cost", "unallocated_cost", "active", "idle"):
@@ -96,7 +96,7 @@ def _wrong(its: World, reported: Rows, true: Rows, is_unknown: bool, is_near: bo
 
 
 def _wrong_bridged(its: World, reported: Rows, true: Rows) -> Iterator[str]:
-    """Who came or went within a bridged silence is not known: what they held may be unallocated, and their node be missing."""
+    """Pods and nodes that came or went within a bridged gap are unknown: time may be unallocated, and a node missing."""
     for measures in (("allocated",), ("cost",), ("allocated", "unallocated"), ("cost", "unallocated_cost")):
         one, other = _sum(reported, *measures), _sum(true, *measures)
         if one > other + _slack(its, true, measures[0]):
@@ -104,7 +104,7 @@ def _wrong_bridged(its: World, reported: Rows, true: Rows) -> Iterator[str]:
 
 
 def _slack(its: World, true: Rows, measure: str) -> float:
-    """How far a measure of hours or money may be off where samples next to a gap are told otherwise."""
+    """Return the tolerance of a measure if samples next to a gap count differently."""
     alike = ("cost", "unallocated_cost") if "cost" in measure else ("allocated", "unallocated")
     return float(EDGE_SCRAPES * its.fleet["scrape"] / 3600 * _sum(true, *alike) + EXACT)
 

@@ -1,4 +1,4 @@
-"""What all disturbances of commands begin with; how many are tried, `--runs` says."""
+"""Fixtures of all disturbances of commands; `--runs` sets the number of tries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.faults.disk import Disk, built
 from tests.faults.scenes import COMMANDS, Scene, scenes
 
-#: From so many runs on nothing is left out.
+#: From this number of runs on, every case is tried.
 ALL = 1000
 
 
@@ -31,7 +31,7 @@ def scene(request: pytest.FixtureRequest, all_scenes: dict[str, Scene]) -> Scene
 
 @pytest.fixture
 def runs(request: pytest.FixtureRequest) -> int:
-    """How much is tried of what takes seconds each."""
+    """Return the number of tries that take seconds each."""
     return int(request.config.getoption("runs"))
 
 

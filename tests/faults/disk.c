@@ -1,13 +1,13 @@
-/* What a program does to the files below one folder: counted, written down, and failed at one moment. Linux, by LD_PRELOAD.
+/* Counts and records a program's calls on files below one folder, and makes one call fail. Linux, by LD_PRELOAD.
 
    FAULTS_FOLDER  the folder, as an absolute path without links
    FAULTS_AT      the number of the call that fails, from 1 on; 0: none
-   FAULTS_ERRNO   what it fails with
-   FAULTS_LASTS   no: that call alone; room: also whatever asks for room after it; all: everything after it
-   FAULTS_AWAY    in place of an error: at that call the folder is moved there, once
+   FAULTS_ERRNO   its error number
+   FAULTS_LASTS   no: only that call; room: also later calls that need space; all: all later calls
+   FAULTS_AWAY    instead of an error: the folder is moved there at that call, once
    FAULTS_LOG     a line for each call: number, call, inode, device, offset, length, errno, path, other path; tabs between
-   FAULTS_DATA    the bytes that were written, one write after the other; a line's length says how many are its own
-   FAULTS_CLOCK   8 bytes: nanoseconds by which the wall clock is wrong, read at each look at it  */
+   FAULTS_DATA    the written bytes of all writes in order; the length in a line is the number of its bytes
+   FAULTS_CLOCK   8 bytes: offset of the wall clock in nanoseconds, read at each use of the clock  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -69,7 +69,7 @@ __attribute__((constructor)) static void begin(void) {
     }
 }
 
-/* The absolute path; "" where there is none. */
+/* The absolute path; "" if there is none. */
 static void locate(int base, const char *path, char *out) {
     char link[64];
     out[0] = 0;
@@ -92,7 +92,7 @@ static int is_below(const char *path) {
     return folder_length && !strncmp(path, folder, folder_length) && (path[folder_length] == '/' || !path[folder_length]);
 }
 
-/* Counts a call; 0, or what it fails with. The caller holds `turn`. */
+/* Counts a call; returns 0 or its error number. The caller holds `turn`. */
 static int counted(enum asks asks) {
     count++;
     if (!at || count < at) return 0;
@@ -164,7 +164,7 @@ ssize_t pwrite64(int file, const void *bytes, size_t length, off64_t from) {
 
 ssize_t pwrite(int file, const void *bytes, size_t length, off_t from) { return pwrite64(file, bytes, length, from); }
 
-/* One part after the other: what comes of it is the same. */
+/* Part by part, with the same result. */
 ssize_t pwritev64(int file, const struct iovec *parts, int many, off64_t from) {
     ssize_t sum = 0;
     for (int i = 0; i < many; i++) {
@@ -193,7 +193,7 @@ ssize_t writev(int file, const struct iovec *parts, int many) {
     return sum;
 }
 
-/* Refused: who is refused it reads and writes, and that is counted. */
+/* Refused: the program then reads and writes instead, and those calls are counted. */
 ssize_t sendfile64(int out, int in, off64_t *from, size_t length) {
     char path[PATH_MAX];
     REAL(ssize_t, sendfile64, int, int, off64_t *, size_t);
@@ -265,7 +265,7 @@ int open(const char *name, int flags, ...) { MODE(flags) return opened(AT_FDCWD,
 int openat64(int base, const char *name, int flags, ...) { MODE(flags) return opened(base, name, flags, mode); }
 int openat(int base, const char *name, int flags, ...) { MODE(flags) return opened(base, name, flags, mode); }
 
-/* A call on one name, or on two: what is noted is the inode at the new one. */
+/* A call on one name or two: the inode at the new name is recorded. */
 #define ON_NAMES(call, base, name, has_other, other_base, other_name, asks, run) \
     char path[PATH_MAX], other[PATH_MAX] = ""; \
     struct stat what; \

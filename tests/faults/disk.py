@@ -1,4 +1,4 @@
-"""A disk that fails at one moment, or only writes down what it is asked, below one folder: see disk.c."""
+"""A disk that fails at one call, or only records the calls, below one folder: see disk.c."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def built(folder: Path) -> Path:
-    """The library that stands between a program and its disk. Skips the test where no C compiler is; fails it under CI=true."""
+    """Build the library that intercepts a program's disk calls. Skip without a C compiler; fail under CI=true."""
     require("cc", package="gcc libc6-dev")
     library = folder / "disk.so"
     words = f"cc -shared -fPIC -O1 -o {library} {Path(__file__).with_name('disk.c')} -ldl -lpthread"
@@ -28,7 +28,7 @@ def built(folder: Path) -> Path:
 
 
 class Fault(NamedTuple):
-    """How a call fails: with `error`, alone, or as `lasts` says; without an error the folder vanishes at it."""
+    """The failure of a call: with `error`, once or as long as `lasts`; without an error, the folder vanishes."""
 
     name: str
     error: int
@@ -44,7 +44,7 @@ FAULTS = (
 
 
 class Call(NamedTuple):
-    """One call that changes files: what it was of, and `error` where it failed."""
+    """One call that changes files, with `error` if it failed."""
 
     number: int
     kind: str
@@ -58,7 +58,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The end of a command."""
 
     code: int
     out: str
@@ -66,7 +66,7 @@ class Ended:
 
     @property
     def is_said(self) -> bool:
-        """Whether it failed in words: one message, and nothing that only a programmer understands."""
+        """Return whether it failed with one message that users understand."""
         errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
         return self.code == 1 and len(errors) == 1 and self.is_plain
 
@@ -78,7 +78,7 @@ class Ended:
 def start(
     folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Starts gpucost in a folder, its temporary files below it."""
+    """Start gpucost in a folder that also contains its temporary files."""
     (folder / "tmp").mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUCOST_")}
     known = (
@@ -91,19 +91,19 @@ def start(
 
 
 def run(folder: Path, words: tuple[str, ...], environment: dict[str, str] | None = None) -> Ended:
-    """Runs gpucost in a folder to its end."""
+    """Run gpucost in a folder to its end."""
     return ended(start(folder, words, environment))
 
 
 def ended(process: subprocess.Popen[str]) -> Ended:
-    """How a command ends, when it does."""
+    """Wait for a command and return its end."""
     texts = process.communicate(timeout=300)
     return Ended(process.returncode, *texts)
 
 
 @dataclass(frozen=True)
 class Disk:
-    """The library, and where what it writes down lies."""
+    """The library and the path of its records."""
 
     library: Path
     notes: Path
@@ -111,7 +111,7 @@ class Disk:
     def watch(
         self, folder: Path, at: int = 0, fault: Fault = FAULTS[1], *, contents: bool = False
     ) -> dict[str, str]:
-        """What a program's environment needs for its calls below `folder` to be written down, and the one `at` to fail."""
+        """Return the environment that records a program's calls below `folder` and makes call `at` fail."""
         for name in ("log", "data"):
             (self.notes / name).unlink(missing_ok=True)
         away = {} if fault.error else {"FAULTS_AWAY": str(away_from(folder))}
@@ -122,17 +122,17 @@ class Disk:
         }  # fmt: skip
 
     def clock(self, moment: datetime) -> dict[str, str]:
-        """What a program's environment needs for its wall clock to say so now, and to follow `set_clock` from then on."""
+        """Return the environment that sets a program's wall clock to `now` and follows `set_clock` from then on."""
         self.set_clock(moment)
         return {"LD_PRELOAD": str(self.library), "FAULTS_CLOCK": str(self.notes / "clock")}
 
     def set_clock(self, moment: datetime) -> None:
-        """Set the clock of programs that run with it: it jumps."""
+        """Set the clock of programs in that environment; it jumps."""
         with os.fdopen(os.open(self.notes / "clock", os.O_RDWR | os.O_CREAT), "r+b") as file:
             file.write(struct.pack("=q", int((moment - datetime.now(UTC)).total_seconds() * 1e9)))
 
     def calls(self) -> list[Call]:
-        """What was written down, in order."""
+        """Return the recorded calls in order."""
         log = self.notes / "log"
         found = []
         for line in log.read_text(errors="surrogateescape").splitlines() if log.exists() else []:
@@ -153,5 +153,5 @@ class Disk:
 
 
 def away_from(folder: Path) -> Path:
-    """Where a folder that vanishes goes."""
+    """Return the new place of a vanished folder."""
     return folder.with_name(f"{folder.name}-away")

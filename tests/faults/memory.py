@@ -1,4 +1,4 @@
-"""How much memory this process takes at most while something is done."""
+"""Peak memory of this process during a block."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 @dataclass
 class Peak:
-    """Resident MiB at most; known when what was measured is over."""
+    """Peak resident MiB, set when the block ends."""
 
     mib: float = 0.0
 
 
 @contextmanager
 def peak_mib() -> Iterator[Peak]:
-    """Measures what runs within the `with` (Linux: proc(5), clear_refs and VmHWM)."""
+    """Measure the block (Linux: proc(5), clear_refs and VmHWM)."""
     process = Path("/proc/self")
     (process / "clear_refs").write_text("5")
     peak = Peak()

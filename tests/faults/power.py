@@ -1,7 +1,7 @@
-"""What a disk may hold when the power goes: rebuilt from the calls that disk.c wrote down.
+"""Possible contents of a disk after a power loss, rebuilt from the calls that disk.c recorded.
 
-Of a file's content that is there which was synced; of what was written since, nothing, all, or its beginning. A change of a
-folder's names is there from the folder's own sync on; before that it may be there or not, each by itself.
+Synced file content is present; of later writes, none, all, or a beginning is present. A change of names in a folder is
+present from the folder's own sync on; before that, each change may or may not be present.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from tests.faults.disk import Call
 
-#: The files below a folder by their paths, and what they hold.
+#: The files below a folder by path, with their content.
 Tree = dict[str, bytes]
 Names = dict[int, dict[str, int]]
 
 
 class Change(NamedTuple):
-    """Names that came (to a file or folder by its number) or went (to None) in one step, and whose sync makes it last."""
+    """Names added (for a file or folder by its number) or removed (None) in one step, and the folder whose sync persists it."""
 
     names: tuple[tuple[int, str, int | None], ...]
     lasts_with: int
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Power:
-    """A folder as programs see it, and what of that would outlast a loss of power."""
+    """A folder as programs see it, and the part of it that survives a power loss."""
 
     folder: Path
     now: Names = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Power:
         self.lasting = {one: dict(names) for one, names in self.now.items()}
 
     def _take(self, path: Path) -> int:
-        """What lies there before anything begins has lasted."""
+        """Read the initial content, which is persistent."""
         stat = path.stat()
         number = self._known[stat.st_dev, stat.st_ino] = next(self._numbers)
         if path.is_dir():
@@ -57,7 +57,7 @@ class Power:
         return number
 
     def play(self, calls: Iterable[Call], data: bytes) -> Iterator[Call]:
-        """Does what the calls did, one after the other; yields each when it is done."""
+        """Repeat the calls in order; yield each after it."""
         at = 0
         for call in calls:
             if call.error:
@@ -138,11 +138,11 @@ class Power:
         return number
 
     def seen(self, place: str) -> Tree:
-        """The files at a place below the folder, as programs see them."""
+        """Return the files at a place below the folder, as programs see them."""
         return _files(self.now, {one: bytes(what) for one, what in self.content.items()}, place)
 
     def left(self, place: str, dice: random.Random) -> Tree:
-        """The files at a place as the disk may hold them if the power goes now."""
+        """Return possible versions of the files at a place after a power loss now."""
         names = {one: dict(each) for one, each in self.lasting.items()}
         likely = dice.choice((0.0, 0.5, 1.0))
         for change in self.pending:

@@ -1,7 +1,7 @@
-"""A proxy before a Prometheus that fails as servers, and what stands before them, do: by a plan that a seed draws.
+"""A proxy in front of a Prometheus that fails like servers and gateways, by a plan drawn from a seed.
 
-Drawn is only what a client can notice. A sample that silently is not there cannot be told from one that never was; the one
-such fault that heals, a server whose newest samples come late, is a second Prometheus that holds less (see worlds.py).
+The plan contains only faults that a client can notice. A silently missing sample looks like a sample that never existed. The
+only such fault that heals, a server with late samples, is a second Prometheus with fewer samples (see worlds.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Series = list[dict[str, Any]]
 
 JSON = "application/json"
 ALWAYS = 99
-#: How long a drip goes on, in seconds, where the client does not end it.
+#: Duration of a drip in seconds unless the client ends it.
 LONGEST_DRIP = 30.0
-#: What a bomb of about a megabyte inflates to.
+#: Inflated size of a bomb of about a megabyte.
 BOMB_MIB = 1200
 
 PARTIAL_WARNINGS = (
@@ -45,9 +45,9 @@ BLANKS = ("2147483632", "2147483635", "4294967295", "9.223372036854776e+18", "14
 
 @dataclass(frozen=True)
 class Plan:
-    """Which questions meet which faults: decided by seed and question alone, whatever order threads ask in.
+    """Assigns faults to queries by seed and query alone, independent of the order of threads.
 
-    `always`: each meets one, however often it is asked. `only` those meet faults that hold this text.
+    `always`: every query meets a fault at each attempt. `only`: just queries that contain this text meet faults.
     """
 
     seed: int
@@ -57,7 +57,7 @@ class Plan:
     only: str = ""
 
     def fault(self, question: str, attempt: int) -> tuple[str, Random] | None:
-        """The fault that a question meets at an attempt (from 0 on), and the dice for its particulars."""
+        """Return the fault of a query at an attempt (from 0), and the random generator for its details."""
         dice = Random(f"{self.seed} {question}")
         rare = dice.random()
         kind = dice.choice(self.kinds)
@@ -73,7 +73,7 @@ class Plan:
 
 @dataclass
 class Proxy:
-    """What the server does: where it asks, and the plan by which it fails; no plan, no faults."""
+    """The server's state: its upstream and its plan of faults, if any."""
 
     url: str = ""
     upstream: str = ""
@@ -84,13 +84,13 @@ class Proxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, upstream: str, plan: Plan | None = None) -> None:
-        """From now on asks `upstream`, and fails by `plan`."""
+        """Query `upstream` and fail by `plan` from now on."""
         with self._lock:
             self.upstream, self.plan = upstream, plan
             self.met, self._attempts = Counter(), Counter()
 
     def fault(self, question: str) -> tuple[str, Random] | None:
-        """What becomes of this question, asked once more."""
+        """Return the fault of the next attempt of this query."""
         with self._lock:
             attempt = self._attempts[question]
             self._attempts[question] += 1
@@ -100,7 +100,7 @@ class Proxy:
         return fault
 
     def answer(self, path: str, form: str) -> tuple[int, bytes]:
-        """Upstream's own answer; runs ask for the same windows again and again."""
+        """Return upstream's answer, cached, since runs repeat the same windows."""
         url = f"{self.upstream}{path}?{form}"
         if url not in self._answers:
             try:
@@ -112,7 +112,7 @@ class Proxy:
 
 
 class Handler(Quiet):
-    """Answers one question, or fails to."""
+    """Answer one query, or fail."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -135,15 +135,15 @@ class Handler(Quiet):
             else:
                 FAULTS[fault[0]](self, body, fault[1])
         except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the client has had enough
+            self.close_connection = True  # the client closed the connection
 
     def send(self, status: int, body: bytes, content_type: str = JSON, **headers: str) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
         self.head(status, content_type, **headers, **{"Content-Length": str(len(body))})
         self.wfile.write(body)
 
     def head(self, status: int, content_type: str = JSON, **headers: str) -> None:
-        """The beginning of an answer."""
+        """Send the beginning of an answer."""
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         for name, value in headers.items():
@@ -153,7 +153,7 @@ class Handler(Quiet):
 
 @contextmanager
 def proxy() -> Iterator[Proxy]:
-    """A proxy on a free loopback port, alive within the `with`."""
+    """Yield a proxy on a free loopback port."""
     state = Proxy()
     with serving(type("Bound", (Handler,), {"proxy": state})) as state.url:
         yield state
@@ -187,7 +187,7 @@ def _redirect(handler: Handler, body: bytes, dice: Random) -> None:
 def _cut(handler: Handler, body: bytes, dice: Random) -> None:
     part = body[: dice.randrange(len(body))]
     handler.close_connection = True
-    if dice.random() < 0.3:  # whatever sends it believes that it is whole
+    if dice.random() < 0.3:  # the sender regards the body as complete
         handler.send(200, part)
     elif dice.random() < 0.5:
         handler.head(200, **{"Content-Length": str(len(body))})
@@ -198,7 +198,7 @@ def _cut(handler: Handler, body: bytes, dice: Random) -> None:
 
 
 def _drip(handler: Handler, body: bytes, dice: Random) -> None:
-    """No pause is long, but there is no end of them."""
+    """Send an endless series of short pauses."""
     handler.close_connection = True
     handler.head(200, **{"Content-Length": str(len(body))})
     end = time.monotonic() + LONGEST_DRIP
@@ -209,7 +209,7 @@ def _drip(handler: Handler, body: bytes, dice: Random) -> None:
         time.sleep(0.05)
 
 
-# Something else than the answer
+# Other content instead of the answer
 
 
 def _login(handler: Handler, body: bytes, dice: Random) -> None:
@@ -246,7 +246,7 @@ def _other_json(handler: Handler, body: bytes, dice: Random) -> None:
 
 
 def _garbled(handler: Handler, body: bytes, dice: Random) -> None:
-    """One byte becomes a control character, which JSON holds nowhere."""
+    """Replace one byte by a control character, which is invalid in JSON."""
     at = dice.randrange(len(body))
     handler.send(200, body[:at] + dice.choice((b"\x00", b"\x01", b"\x1f")) + body[at + 1 :])
 
@@ -257,7 +257,7 @@ def _bad_utf8(handler: Handler, body: bytes, dice: Random) -> None:
 
 
 def _bomb(handler: Handler, body: bytes, dice: Random) -> None:
-    """A body of a megabyte that inflates to more than a gigabyte."""
+    """Send a body of a megabyte that inflates to more than a gigabyte."""
     head, filling = dice.choice((
         (b'{"status":"success","data":{"resultType":"matrix","result":[', b" " * 1024),
         (b"", b" " * 1024),
@@ -272,18 +272,16 @@ def _bomb(handler: Handler, body: bytes, dice: Random) -> None:
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
     )
     packer = zlib.compressobj(9, wbits=-15)
-    mib = packer.compress(filling * 1024) + packer.flush(
-        zlib.Z_FULL_FLUSH
-    )  # stands for itself, however often
+    mib = packer.compress(filling * 1024) + packer.flush(zlib.Z_FULL_FLUSH)  # self-contained: it can repeat
     for _ in range(BOMB_MIB):
         handler.wfile.write(mib)
 
 
-# The answer, changed
+# Changed answers
 
 
 def _partial(handler: Handler, body: bytes, dice: Random) -> None:
-    """Some of it is missing, and it says so: as VictoriaMetrics does, or as Thanos and Mimir do."""
+    """Drop part of the answer and mark it as partial, like VictoriaMetrics, or like Thanos and Mimir."""
     document = json.loads(body)
     data = document["data"]
     rows = data if isinstance(data, list) else data["result"]
@@ -333,7 +331,7 @@ def _reordered(handler: Handler, body: bytes, dice: Random) -> None:
 
 
 def _blanks(handler: Handler, body: bytes, dice: Random) -> None:
-    """DCGM's words for "no value" between its samples, and NaN between anybody's."""
+    """Insert DCGM's markers of a missing value between its samples, and NaN between all others."""
 
     def blanked(series: Series) -> Series:
         for one in series:
@@ -368,7 +366,7 @@ FAULTS: dict[str, Callable[[Handler, bytes, Random], None]] = {
         _promql_notes, _duplicated, _reordered, _blanks,
     )
 }  # fmt: skip
-#: Faults that may change nothing, not even how often is asked.
+#: Faults that may have no effect, not even on the number of queries.
 UNFELT = frozenset({"promql_notes", "duplicated", "reordered", "blanks"})
-#: Faults that take long, and so are met by few questions.
+#: Slow faults, met by few queries.
 RAREST = {"drip": 0.02, "bomb": 0.02}

@@ -1,4 +1,4 @@
-"""Commands that write, each in a folder as it is before: what was there, and what an undisturbed run makes of it."""
+"""Commands that write, each with its folder before and after an undisturbed run."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from tests.text_tables import text_rows
 HOURS = 36
 STORE = "gpucost.duckdb"
 FIRST, LAST = "2026-03-10T00:00Z", "2026-03-11T12:00Z"
-#: Where temporary files lie; and what a run that cannot move it into the store leaves to the next that writes.
+#: The folder of temporary files, and the log that a run could not merge into the store and leaves for the next writer.
 ASIDE = ("tmp", f"{STORE}.wal")
-#: The empty file by which Python finds out where temporary files can lie; it stays where it cannot be removed.
+#: The empty file with which Python tests folders for temporary files; it remains if it cannot be removed.
 _PROBE = re.compile(r"tmp/[a-z0-9_]{8}")
 
-#: By name, in the order in which they build upon each other.
+#: By name, in order of dependency.
 COMMANDS = {
     name: tuple(words.split())
     for name, words in text_rows(f"""
@@ -56,7 +56,7 @@ COMMANDS = {
     """)
 }
 COLLECTS = ("collect into nothing", "collect")
-#: What the numbers of a store's own, and its clocks, do not make different.
+#: Queries of data that does not depend on a store's internal ids and clocks.
 _TABLES = {
     **{
         name: query.format("s")
@@ -74,7 +74,7 @@ State = dict[str, Any]
 
 
 class Collected(World):
-    """The fleet, and a store that all of it was collected into."""
+    """The fleet, and a store with all of its metrics."""
 
     @cached_property
     def calm(self) -> Config:
@@ -85,7 +85,7 @@ class Collected(World):
 
 @dataclass(frozen=True)
 class Scene:
-    """A command and its folder, before it and after it; `place` is where it runs, whichever try that is."""
+    """A command and its folder before and after; every try runs it at `place`."""
 
     name: str
     words: tuple[str, ...]
@@ -97,7 +97,7 @@ class Scene:
     world: World
 
     def begin(self) -> Path:
-        """The folder as it is before, at the place where the command runs."""
+        """Restore the folder's state before the command, at its place."""
         shutil.rmtree(self.place, ignore_errors=True)
         return shutil.copytree(self.before, self.place)
 
@@ -110,13 +110,13 @@ class Scene:
         return state(self.after)
 
     def check_between(self, what: str) -> bool:
-        """Whether all that a disturbed run leaves is what an undisturbed one makes; each part is that, or what was there."""
+        """Return whether a disturbed run left the undisturbed result; check that each part is that result or unchanged."""
         left = state(self.place)
         for part, value in left.items():
             known = {"before": self.state_before[part], "after": self.state_after[part]}
             if self.name in COLLECTS and part in ("raw", "figures") and value not in known.values():
-                self._check_hours(what)  # it goes window by window
-            elif part == "lake":  # day by day
+                self._check_hours(what)  # written window by window
+            elif part == "lake":  # written day by day
                 wrong = {
                     day: tables
                     for day, tables in value.items()
@@ -130,23 +130,23 @@ class Scene:
         return left == self.state_after
 
     def _check_hours(self, what: str) -> None:
-        """What was collected of some hours is true, and the others are named."""
+        """Check that collected hours are true and the others are named."""
         aside = self.place.with_name("aside")
         shutil.rmtree(aside, ignore_errors=True)
         shutil.copytree(self.place, aside)
         config = load_config(aside / "gpucost.toml", environ={}, cwd=aside)
         report = self.world.report(config)
-        if report.code != 1:  # else there is nothing yet that could be told of
+        if report.code != 1:  # otherwise the store has no data yet
             check_said(self.world, config, report, what)
 
     def check_again(self, what: str) -> None:
-        """Run once more, without any trouble, the command ends as if there had been none; nothing else is left."""
+        """Run the command again without faults; check that the result equals an undisturbed run, without leftovers."""
         again = run(self.place, self.words)
         assert again.code == self.ended.code, f"{again}\n{what}"
         now = state(self.place)
         assert now == self.state_after, f"{_unlike(now, {'after': self.state_after})}\n{what}"
         if self.name == "lake export" and names(self.place) != names(self.after):
-            # what is younger than a day may be a run's that goes on
+            # files younger than a day may belong to another active run
             for path in (self.place / "lake").rglob("*"):
                 os.utime(path, (time.time() - 2 * YOUNG_SECONDS,) * 2)
             assert run(self.place, self.words).code == 0, what
@@ -154,7 +154,7 @@ class Scene:
 
 
 def _unlike(value: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """By state, of a mapping only what is not the same."""
+    """Return the differences of mappings by state."""
     if not isinstance(value, dict):
         return {"is": value, **known}
     return {
@@ -170,13 +170,13 @@ def _unlike(value: Any, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def names(folder: Path) -> set[str]:
-    """What lies in a folder, but for what it may leave aside."""
+    """Return a folder's entries, except the permitted leftovers."""
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     return {name for name in found if name not in ASIDE and not _PROBE.fullmatch(name)}
 
 
 def state(folder: Path) -> State:
-    """What a folder holds: the store's data and figures, the bundle, the report and the lake; all of it is read and checked."""
+    """Read and check a folder's content: the store's data and figures, the bundle, the report and the lake."""
     store = folder / STORE
     return {
         **(stored(store) if store.exists() else {"raw": None, "figures": None}),
@@ -187,7 +187,7 @@ def state(folder: Path) -> State:
 
 
 def stored(path: Path) -> State:
-    """Digests of a store's tables; `gpucost store check` finds nothing."""
+    """Return digests of a store's tables; check that `gpucost store check` has no findings."""
     with Store(path).read() as con:
         assert not [one for one in check(con) if one.wrong]
     with duckdb.connect() as con:
@@ -202,7 +202,7 @@ def stored(path: Path) -> State:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The files of months' bundles in a folder, by their digests; those that an index names are whole."""
+    """Return the files of months' bundles in a folder with their digests; check that indexed files are complete."""
     found = {
         path.relative_to(folder).as_posix(): digest(path)
         for path in folder.glob("20*/**/*")
@@ -219,7 +219,7 @@ def digest(path: Path) -> str | None:
 
 
 def lake(folder: Path) -> dict[str, Any]:
-    """What the manifests of a lake name: by cluster and day, the digests of its tables' rows; each file is there and whole."""
+    """Return the digests of a lake's table rows by cluster and day; check that each file in a manifest is complete."""
     found = {}
     for path in sorted((folder / "_gpucost" / "manifests").rglob("*.json")):
         manifest = json.loads(path.read_text())
@@ -232,7 +232,7 @@ def lake(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def scenes(folder: Path) -> Iterator[dict[str, Scene]]:
-    """All commands, over a Prometheus that lives within the `with`."""
+    """Yield all commands with a running Prometheus."""
     require_prometheus()
     nodes = [node("w", "g6.12xlarge", 0, HOURS), node("x", "p4de.24xlarge", 5.5, HOURS - 3, "spot")]
     pods = [pod(f"a{n}", "w", [n % 4], n, n + 3.7, namespace=f"team-{n % 3}") for n in range(0, HOURS - 4, 4)]

@@ -1,4 +1,4 @@
-"""The wall clock is set, forth and back, between commands and while they run: nothing is lost, and nothing is there too early."""
+"""The wall clock jumps, forward and back, between and during commands: no data is lost and none appears too early."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def moment(hours: float) -> datetime:
 
 
 def figures(place: Path) -> tuple[object, object]:
-    """The store's raw data, and all that a report says."""
+    """Return the store's raw data and the whole report."""
     report = run(place, REPORT)
     assert report.code == 0, report
     return stored(place / STORE)["raw"], json.loads(report.out)
 
 
 def newest(place: Path) -> float:
-    """Up to which hour anything is said to be collected."""
+    """Return the last hour recorded as collected."""
     if not (place / STORE).exists():
         return 0.0
     with Store(place / STORE).read() as con:
@@ -42,7 +42,7 @@ def newest(place: Path) -> float:
     return float((last or at(0) * 1000) / 1000 - at(0)) / 3600
 
 
-def test_the_clock_jumps(all_scenes: dict[str, Scene], disk: Disk, runs: int) -> None:
+def test_clock_jumps_lose_no_data(all_scenes: dict[str, Scene], disk: Disk, runs: int) -> None:
     scene = all_scenes["collect into nothing"]
     place = scene.begin()
     repair = moment(HOURS + 3)
@@ -51,7 +51,7 @@ def test_the_clock_jumps(all_scenes: dict[str, Scene], disk: Disk, runs: int) ->
     tries = 100 if runs >= ALL else max(runs // 20, 1)
     for seed in range(tries):
         dice = random.Random(seed)
-        place, said = scene.begin(), []
+        place, answers = scene.begin(), []
         for _ in range(dice.choice((1, 2, 3))):
             first, then = (
                 dice.choice((-24 * 40, 3, 12.5, 24, 30, HOURS + 1, HOURS + 24 * 30, HOURS + 24 * 400))
@@ -61,8 +61,8 @@ def test_the_clock_jumps(all_scenes: dict[str, Scene], disk: Disk, runs: int) ->
             time.sleep(dice.uniform(0.2, 1.0) * scene.seconds)
             disk.set_clock(moment(then))
             answer = ended(process)
-            said.append(f"by a clock at hour {first}, then {then}: {answer}")
-            what = f"{seed}: " + "\n".join(said)
+            answers.append(f"by a clock at hour {first}, then {then}: {answer}")
+            what = f"{seed}: " + "\n".join(answers)
             assert answer.code in (0, 1, 4) and answer.is_plain, what
             assert newest(place) <= HOURS, what
         answer = run(place, COLLECT, disk.clock(repair))

@@ -1,6 +1,6 @@
-"""Writes that fail: the command says so, what was there is whole, and run again it ends as if nothing had been.
+"""Writes that fail: the command reports it, existing data is intact, and a second run succeeds as if undisturbed.
 
-`pytest tests/faults --runs 1000` lets each write of each command fail in each way.
+`pytest tests/faults --runs 1000` makes each write of each command fail in each way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.faults.scenes import Scene
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
-def test_a_write_fails(scene: Scene, disk: Disk, runs: int) -> None:
+def test_failed_write_leaves_data_intact(scene: Scene, disk: Disk, runs: int) -> None:
     place = scene.begin()
     ended = run(place, scene.words, disk.watch(place))
     assert ended.code == scene.ended.code and scene.check_between("undisturbed, but written down"), ended
@@ -40,7 +40,7 @@ def test_a_write_fails(scene: Scene, disk: Disk, runs: int) -> None:
 
 
 def check(scene: Scene, disk: Disk, at: int, fault: Fault) -> None:
-    """The command, its write `at` failing, and once more without that."""
+    """Run the command with a failure of its write `at`, then run it again without."""
     place = scene.begin()
     ended = run(place, scene.words, disk.watch(place, at, fault))
     failed = [call for call in disk.calls() if call.number == at]
@@ -48,7 +48,7 @@ def check(scene: Scene, disk: Disk, at: int, fault: Fault) -> None:
         f"{scene.name}: {fault.name} at {at}, {failed[0][1:] if failed else 'which there was not'}\n{ended}"
     )
     if (away := away_from(place)).exists():
-        # whatever was made in its place meanwhile is not what was there
+        # the original replaces anything created in its place meanwhile
         shutil.rmtree(place, ignore_errors=True)
         away.rename(place)
     is_done = scene.check_between(what)

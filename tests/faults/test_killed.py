@@ -1,6 +1,6 @@
-"""Commands killed with kill -9 whenever that is: what was there is whole, and run again they end as if nothing had been.
+"""Commands killed with kill -9 at any moment: existing data is intact, and a second run succeeds as if undisturbed.
 
-`pytest tests/faults --runs 1000` kills each of them a hundred times.
+`pytest tests/faults --runs 1000` kills each command a hundred times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.faults.scenes import Scene
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
-def test_killed_at_some_moment(scene: Scene, runs: int) -> None:
+def test_killed_command_leaves_data_intact(scene: Scene, runs: int) -> None:
     moments, longest = random.Random(scene.name), scene.seconds
     tries, kills, ends = max(runs // 10, 1), 0, 0
     while kills < tries:
@@ -31,9 +31,9 @@ def test_killed_at_some_moment(scene: Scene, runs: int) -> None:
             process.kill()
             process.communicate()
             kills += 1
-        else:  # that much time it does not need
+        else:  # it ended earlier
             ends, longest = ends + 1, time.monotonic() - begun
         what = f"{scene.name}: killed after {seconds:.2f} s, ended with {process.returncode}"
         scene.check_between(what)
         scene.check_again(what)
-    print(f"{scene.name}: killed {kills} times within {longest:.1f} s; {ends} times it was done before that")
+    print(f"{scene.name}: killed {kills} times within {longest:.1f} s; finished earlier {ends} times")

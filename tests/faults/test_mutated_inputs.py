@@ -1,4 +1,4 @@
-"""Every parser of files, on files that wires, disks and hands have changed: read, or refused in words that name the file."""
+"""Every file parser on corrupted and edited files: read, or rejected with a message that names the file."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ LONGEST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Parser:
-    """What reads a file: `seeds` are whole ones, by the file's name; `many` is how often it is tried where a run tries 40."""
+    """A parser: `seeds` are valid files by name; `many` is its number of tries per 40 of a run."""
 
     read: Callable[[Path], object]
     seeds: dict[str, str | bytes]
     many: int = 40
 
     def files(self) -> dict[str, bytes]:
-        """The seeds, as they lie on a disk."""
+        """Return the seeds as files on disk."""
         return {name: text if isinstance(text, bytes) else text.encode() for name, text in self.seeds.items()}
 
 
@@ -61,7 +61,7 @@ def parquet(rows: Sequence[dict[str, str]]) -> bytes:
 
 
 def bill(provider: str | None) -> Callable[[Path], object]:
-    """What loads a bill into a store of its own; of a bill that was refused nothing may be in it."""
+    """Return a function that loads a bill into a new store; a rejected bill must leave it empty."""
 
     def read(path: Path) -> object:
         bills = Bills(path.parent)
@@ -245,15 +245,15 @@ PARSERS = {
 }
 
 
-#: What is read in milliseconds is tried in every run, a little.
+#: Every run tries parsers that take milliseconds, a few times.
 QUICK = [name for name, parser in PARSERS.items() if parser.many >= 200]
 QUICK_TRIES = 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
-def test_whole_files_are_read(name: str, tmp_path: Path) -> None:
-    """Or what follows would try nothing but refusals."""
+def test_valid_files_are_read(name: str, tmp_path: Path) -> None:
+    """Otherwise the tests below would only see rejections."""
     for file, content in PARSERS[name].files().items():
         path = tmp_path / file
         path.write_bytes(content)
@@ -261,7 +261,7 @@ def test_whole_files_are_read(name: str, tmp_path: Path) -> None:
 
 
 def refusal(parser: Parser, path: Path) -> str | None:
-    """Why a file is not read, in words; None where it is. Raises AssertionError for any other end than these."""
+    """Return the message of a rejected file; None if it is read. Raise AssertionError for any other outcome."""
     try:
         parser.read(path)
     except GpucostError as error:
@@ -272,13 +272,13 @@ def refusal(parser: Parser, path: Path) -> str | None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_some_changed_files_are_read_or_refused_in_words(name: str, tmp_path: Path) -> None:
+def test_some_changed_files_are_read_or_rejected_with_a_message(name: str, tmp_path: Path) -> None:
     try_changed_files(name, tmp_path, QUICK_TRIES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARSERS)
-def test_changed_files_are_read_or_refused_in_words(
+def test_changed_files_are_read_or_rejected_with_a_message(
     name: str, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     runs = pytestconfig.getoption("--runs")
@@ -301,6 +301,6 @@ def try_changed_files(name: str, tmp_path: Path, tries: int) -> None:
                 refused += 1
                 assert path.stem in words or path.parent.name in words, (words, text)
                 assert "Traceback" not in words and len(words) <= 4000, words
-    print(f"{name}: {tries} files, {refused} refused")
-    # facts of Slurm are read for what they say, and the rest is left
+    print(f"{name}: {tries} files, {refused} rejected")
+    # Slurm facts are read if valid, and the rest is ignored
     assert refused or name == "Slurm nodes"

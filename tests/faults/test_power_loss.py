@@ -1,6 +1,6 @@
-"""The power goes at any moment: files that gpucost writes are the old ones or the new ones, and the new ones once it said so.
+"""Power loss at any moment: files that gpucost writes are old or new, and new once the command reported success.
 
-What a disk may hold then is rebuilt from the calls (power.py). The store's own file is DuckDB's to keep.
+power.py rebuilds possible disk contents from the calls. DuckDB protects the store's own file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
 def files(tree: Tree) -> Any:
-    """All of them are one thing."""
+    """Return all files as one unit."""
     return tree
 
 
 def manifests(tree: Tree) -> Any:
-    """What a lake's manifests name, by cluster and day: the files that do so are there, and whole."""
+    """Return the content of a lake's manifests by cluster and day; check that their files exist and are complete."""
     found = {}
     for name, content in tree.items():
         if name.startswith("_gpucost/manifests/") and name.endswith(".json"):
@@ -44,13 +44,13 @@ def manifests(tree: Tree) -> Any:
     return found
 
 
-#: A command by the scene before which it runs, what it writes, and how that is read.
+#: A command by the scene before which it runs, its output, and the reader of that output.
 WRITES: dict[str, tuple[str, tuple[str, ...] | None, str, Callable[[Tree], Any]]] = {
     "an output": ("attribute", None, "report.json", files),
     "a bundle": ("chargeback", None, "bundles/2026-03", files),
     "a lake": ("lake export", None, "lake", manifests),
-    "a lake that was not there": ("lake export", ("lake", "export", "new/lake"), "new/lake", manifests),
-    "a bundle that was not there": (
+    "a new lake": ("lake export", ("lake", "export", "new/lake"), "new/lake", manifests),
+    "a new bundle": (
         "chargeback", ("chargeback", "--month", "2026-03", "--out", "new/place"), "new/place/2026-03", files
     ),
     "a configuration": ("collect", ("init", "--yes", "--config", "new/place/own.toml"), "new/place/own.toml", files),
@@ -59,7 +59,9 @@ WRITES: dict[str, tuple[str, tuple[str, ...] | None, str, Callable[[Tree], Any]]
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_the_power_goes(what: str, all_scenes: dict[str, Scene], disk: Disk, runs: int) -> None:
+def test_power_loss_leaves_old_or_new_files(
+    what: str, all_scenes: dict[str, Scene], disk: Disk, runs: int
+) -> None:
     name, words, target, read = WRITES[what]
     scene = all_scenes[name]
     place = scene.begin()
@@ -77,18 +79,18 @@ def test_the_power_goes(what: str, all_scenes: dict[str, Scene], disk: Disk, run
             problem = unlike(power.left(target, dice), read, [before, after])
             if problem:
                 wrong.append(f"after {call.kind} {call.path} {call.other}: {problem}")
-    assert read(power.seen(target)) == after, "the calls do not lead to what is there"
-    # success is reported now
+    assert read(power.seen(target)) == after, "the calls do not lead to the actual files"
+    # the command has reported success
     for _ in range(10 * draws):
         looks += 1
         if problem := unlike(power.left(target, dice), read, [after]):
             wrong.append(f"after the end: {problem}")
-    print(f"{what}: {len(calls)} calls, {looks} losses of power, {len(wrong)} times something was lost")
+    print(f"{what}: {len(calls)} calls, {looks} power losses, {len(wrong)} with lost data")
     assert not wrong, f"{len(wrong)} of {looks}:\n" + "\n".join(wrong[:10])
 
 
 def on_disk(path: Path) -> Tree:
-    """The files that really are there."""
+    """Return the actual files."""
     if path.is_file():
         return {"": path.read_bytes()}
     return {
@@ -97,7 +99,7 @@ def on_disk(path: Path) -> Tree:
 
 
 def unlike(tree: Tree, read: Callable[[Tree], Any], known: list[Any]) -> str | None:
-    """What is wrong with what is left: a lake's days are one thing each, all else is one thing."""
+    """Return the fault of the remaining files: each day of a lake is one unit, everything else is one unit."""
     try:
         left = read(tree)
     except (AssertionError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Collect through a server that fails, report, collect again later, report: no figure is wrong and unsaid.
+"""Collect through a failing server, report, collect again later, report: every wrong figure is flagged.
 
-`pytest tests/faults --runs 1000` draws more of them. A run's number is all that it is drawn from.
+`pytest tests/faults --runs 1000` tries more runs. A run depends only on its number.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.replay.server import require_prometheus
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
-MANY = 10  # runs where others try 40
+MANY = 10  # runs for each 40 of other tests
 MIB = 1000
-#: What a run may take on a machine that does other things, besides what its limits allow.
+#: Seconds that a run may take on a busy machine in addition to its limits.
 SECONDS = 60.0
 LIMITS = {"timeout_seconds": 1.0, "max_response_seconds": 1.5, "max_response_mib": 8}
 
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    """The world of a fleet by its case's name; its servers run until the module is through."""
+    """Yield the world of a fleet by its case's name; its servers run until the module ends."""
     require_prometheus()
     with proxy() as one, ExitStack() as stack:
         known = {}
@@ -57,7 +57,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a seed draws: a fleet, clocks, and the plans of one or two collects that meet faults."""
+    """A run drawn from a seed: a fleet, clocks, and the plans of one or two disturbed collects."""
 
     case: str
     plans: tuple[Plan, ...]
@@ -68,7 +68,7 @@ class Run:
 
 
 def drawn(seed: int, worlds: Worlds) -> Run:
-    """The run of a seed."""
+    """Return the run of a seed."""
     dice = random.Random(seed)
     case = list(FLEETS)[seed % len(FLEETS)]
     its = worlds(case)
@@ -94,7 +94,7 @@ def drawn(seed: int, worlds: Worlds) -> Run:
     )
 
 
-def test_no_figure_is_wrong_and_unsaid(
+def test_wrong_figures_are_flagged(
     seed: int, worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = drawn(seed, worlds)
@@ -106,7 +106,7 @@ def test_no_figure_is_wrong_and_unsaid(
         with peak_mib() as peak:
             answer = collect(monkeypatch, config, moment, *chosen.words)
         taken = time.monotonic() - began
-        what = f"{plan} at {moment} of {'the one behind' if lags else 'the full one'}: {dict(its.proxy.met)}\n{answer}"
+        what = f"{plan} at {moment} of {'the lagging server' if lags else 'the full server'}: {dict(its.proxy.met)}\n{answer}"
         assert answer.code in (0, 1, 4), what
         slow = its.proxy.met["drip"] + its.proxy.met["bomb"]
         assert taken < SECONDS + slow * 2 * LIMITS["max_response_seconds"], f"{taken:.1f} s: {what}"
@@ -115,11 +115,7 @@ def test_no_figure_is_wrong_and_unsaid(
             assert answer.code in (0, 4), what
     report = its.report(config)
     if report.code == 1:
-        assert answer.code or answer.err, (
-            "the store holds nothing, and collect did not say so",
-            report,
-            what,
-        )
+        assert answer.code or answer.err, ("the store is empty, and collect did not report it", report, what)
     else:
         missing = check_said(its, config, report, what)
         newest = min(moment, its.at(min(its.lag.kube, its.lag.dcgm))) if lags else moment

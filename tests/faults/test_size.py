@@ -1,4 +1,4 @@
-"""A large fleet in bounded memory: 2,400 nodes of 8 GPUs, over 20,000 pods, over 100,000 series in each hour."""
+"""A large fleet in bounded memory: 2,400 nodes with 8 GPUs, over 20,000 pods, over 100,000 series per hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SELECT (SELECT count(*) FROM blocks WHERE hour = h)
     + (SELECT count(*) FROM states WHERE first_ms < (h + 1)::BIGINT * 3600000 AND last_ms >= h::BIGINT * 3600000)
 FROM (SELECT max(hour) - 12 AS h FROM blocks)"""
 ROOT = Path(__file__).parents[2]
-# Prints the most memory that the program took, in MiB (Linux counts KiB).
+# Prints the program's peak memory in MiB (Linux reports KiB).
 MEASURED = """
 import resource, subprocess, sys
 command = [sys.executable, "-m", "gpucost", *sys.argv[1:]]
@@ -46,7 +46,7 @@ def test_memory_is_bounded(fleet: Path) -> None:
         places = ("--store", str(fleet), "--config", str(fleet.with_name("gpucost.toml")))
         command = [sys.executable, "-c", MEASURED, *words.split(), *places]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        peak, code, said = done.stdout.split(" ", 2)
+        peak, code, output = done.stdout.split(" ", 2)
         print(f"{words}: {peak} MiB")
-        assert code == "0", said
+        assert code == "0", output
         assert int(peak) <= PEAK_MIB, words

@@ -1,4 +1,4 @@
-"""Two commands that write at once: each is done, or says why not; what comes of both is what comes of one after the other."""
+"""Two commands that write at once: each succeeds or reports why not; the result equals one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.text_tables import text_rows
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
-#: The first of them each time, all in the full campaign.
+#: Pairs of commands: every run tries the first ones, the full campaign tries all.
 PAIRS = text_rows("""
     collect     | bill
     chargeback  | chargeback
@@ -28,9 +28,9 @@ PAIRS = text_rows("""
 
 
 def left(place: Path) -> State:
-    """All that a folder holds, and the names of its files; that the lake, whose checksums know the hour of a load, is whole."""
-    told = {part: value for part, value in state(place).items() if part != "lake"}
-    return told | {"names": {name for name in names(place) if not name.startswith("lake/raw/")}}
+    """Return a folder's content and file names; check that the lake, whose checksums depend on load times, is complete."""
+    parts = {part: value for part, value in state(place).items() if part != "lake"}
+    return parts | {"names": {name for name in names(place) if not name.startswith("lake/raw/")}}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -38,8 +38,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("pair", pairs, ids=" and ".join)
 
 
-def test_two_at_once(pair: tuple[str, str], all_scenes: dict[str, Scene], runs: int) -> None:
-    scene = all_scenes["bill"]  # all is there that any of them needs
+def test_two_commands_at_once_match_one_after_the_other(
+    pair: tuple[str, str], all_scenes: dict[str, Scene], runs: int
+) -> None:
+    scene = all_scenes["bill"]  # everything that any of the commands needs exists
     commands = [COMMANDS[name] for name in pair]
     rest = (*commands, COMMANDS["attribute"], COMMANDS["chargeback"], COMMANDS["lake export"])
     place = scene.begin()
@@ -58,8 +60,8 @@ def test_two_at_once(pair: tuple[str, str], all_scenes: dict[str, Scene], runs: 
         assert all((end.code in (0, 4) and end.is_plain) or end.is_said for end in ends), ends
         assert any(end.code in (0, 4) for end in ends), ends
         waited += sum(end.code == 1 for end in ends)
-        state(place)  # whole, whatever it is
+        state(place)  # complete in either case
         for words in rest:
             assert run(place, words).code in (0, 4)
         assert left(place) == calm, (seed, ends)
-    print(f"{' and '.join(pair)}: {tries} times at once, {waited} refused in words")
+    print(f"{' and '.join(pair)}: {tries} times at once, {waited} refused with a message")

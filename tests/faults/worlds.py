@@ -1,4 +1,4 @@
-"""Fleets that runs collect: each in a Prometheus, in one that lags behind, and in a store that nothing ever disturbed."""
+"""Fleets that runs collect: each in a Prometheus, in a lagging one, and in an undisturbed store."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from tests.replay.server import prometheus_over_text
 
 QUICK = Retries(attempts=3, initial=0.001, longest=0.002, jitter=0.001)
 
-#: When fleets begin: a collect without a period asks for the month so far.
+#: Start of the fleets: a collect without a period covers the month so far.
 MONTH = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp())
 
-_GPUCOST = get_command(app)  # made once: there are many commands
+_GPUCOST = get_command(app)  # made once for many commands
 
 _COLLECT = collector.collect_prometheus
 
 
 @dataclass(frozen=True)
 class Lag:
-    """Up to which hour of a fleet the server that lags behind holds samples of kube-state-metrics, and of dcgm-exporter."""
+    """The hours at which the lagging server's samples of kube-state-metrics and of dcgm-exporter end."""
 
     kube: float
     dcgm: float
 
 
-#: By case: a fleet that runs collect, and how its second server lags behind.
+#: By case: a fleet that runs collect, and the lag of its second server.
 FLEETS = {
     "whole-gpus": Lag(kube=7.5, dcgm=5.25),
     "two-clusters": Lag(kube=2.25, dcgm=3.0),
@@ -56,7 +56,7 @@ FLEETS = {
 
 @dataclass
 class World:
-    """One fleet, its two servers, and the report of a store that nothing disturbed; each begins when it is first needed."""
+    """One fleet, its two servers, and the report of an undisturbed store; each starts at its first use."""
 
     case: Path
     fleet: Fleet
@@ -67,12 +67,12 @@ class World:
 
     @cached_property
     def full(self) -> str:
-        """The server that holds all samples."""
+        """The server with all samples."""
         return self._serve("full", scrape(self.fleet))
 
     @cached_property
     def behind(self) -> str:
-        """The server that lags behind."""
+        """The lagging server."""
         return self._serve("behind", _until(scrape(self.fleet), self.fleet["start"], self.lag))
 
     def _serve(self, kind: str, series: list[Series]) -> str:
@@ -82,10 +82,10 @@ class World:
 
     @cached_property
     def calm(self) -> Config:
-        """The configuration of a store that was collected, and attributed, without any trouble."""
+        """The configuration of a store collected and attributed without faults."""
         (self.folder / "calm").mkdir()
         config = self.config(self.folder / "calm")
-        # not while a plan is under way
+        # not while a plan is in progress
         plan, upstream = self.proxy.plan, self.proxy.upstream
         self.proxy.begin(self.full)
         with pytest.MonkeyPatch.context() as patch:
@@ -96,17 +96,17 @@ class World:
 
     @cached_property
     def truth(self) -> dict[str, Any]:
-        """The report on the calm store."""
+        """The report of the undisturbed store."""
         return self.report(self.calm).json()
 
     @property
     def end(self) -> datetime:
-        """When the fleet's time is over."""
+        """The end of the fleet's time."""
         return datetime.fromtimestamp(self.fleet["end"], UTC)
 
     @property
     def hours(self) -> int:
-        """How many hours the fleet's time has."""
+        """The number of hours of the fleet's time."""
         return int(self.fleet["end"] - self.fleet["start"]) // 3600
 
     @property
@@ -116,39 +116,39 @@ class World:
 
     @property
     def repair(self) -> datetime:
-        """When everything is collected once more."""
+        """The moment of the second, complete collection."""
         return self.end + timedelta(hours=3)
 
     def at(self, hours: float) -> datetime:
-        """The moment that lies so many hours after the beginning."""
+        """Return the moment so many hours after the start."""
         return datetime.fromtimestamp(self.fleet["start"], UTC) + timedelta(hours=hours)
 
     def config(self, folder: Path, **prometheus: object) -> Config:
-        """A configuration of a store in `folder`, with these settings of the server."""
+        """Return a configuration of a store in `folder`, with these settings of the server."""
         settings = {"name": "metrics", "cluster": self.fleet["nodes"][0]["cluster"], **prometheus}
         return write_config(self.fleet, folder, self.case / "prices.csv", self.proxy.url, **settings)
 
     def report(self, config: Config) -> Answer:
-        """The report on the fleet's whole time, row by row; 4 where it is incomplete."""
+        """Return the report of the fleet's whole time as rows, and its exit code: 4 if it is incomplete."""
         ways = ("--by", "hour,cluster,namespace,pod,node", "--format", "json", "--strict")
         return run(config, "report", *self.span, *ways)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command answered."""
+    """The answer of a command."""
 
     code: int
     out: str
     err: str
 
     def json(self) -> Any:
-        """Its stdout, read."""
+        """The parsed stdout."""
         return json.loads(self.out)
 
 
 def run(config: Config, *words: str) -> Answer:
-    """Runs a command on the configuration's store. Whatever it fails by, it fails in words."""
+    """Run a command on the configuration's store; check that any failure has a message."""
     folder = Path(config.store).parent
     result = CliRunner().invoke(_GPUCOST, [*words, "--config", str(folder / "gpucost.toml")])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -158,13 +158,13 @@ def run(config: Config, *words: str) -> Answer:
 
 
 def collect(patch: pytest.MonkeyPatch, config: Config, now: datetime, *words: str) -> Answer:
-    """`gpucost collect prometheus` by a clock that says `now`, with pauses that tests can wait for."""
+    """Run `gpucost collect prometheus` with the clock at `now` and with pauses short enough for tests."""
     patch.setattr(collector, "collect_prometheus", partial(_COLLECT, now=now, retries=QUICK))
     return run(config, "collect", "prometheus", *words)
 
 
 def held(config: Config, world: World) -> dict[int, dict[tuple[Any, ...], dict[str, float]]]:
-    """By hour of the fleet: what everybody, and nobody, held and cost."""
+    """Return allocated and unallocated time and cost by hour of the fleet."""
     by_hour = {}
     with Store(config.store).read() as con:
         rows = con.execute(_HOURS, {"start": world.fleet["start"]})
@@ -190,7 +190,7 @@ _HOURS = """
 
 @contextmanager
 def world(name: str, proxy: Proxy, folder: Path) -> Iterator[World]:
-    """The fleet of a case, alive within the `with`."""
+    """Yield the fleet of a case."""
     with ExitStack() as servers:
         yield World(
             CASES / name, _since(MONTH, read_fleet(CASES / name)), FLEETS[name], proxy, folder, servers
@@ -198,7 +198,7 @@ def world(name: str, proxy: Proxy, folder: Path) -> Iterator[World]:
 
 
 def _since(moment: int, fleet: Fleet) -> Fleet:
-    """The same fleet, begun at another second: its times are all numbers that lie within a few days of its beginning."""
+    """Return the same fleet from another start: every number within a few days of the old start is a time."""
 
     def shifted(value: Any) -> Any:
         if isinstance(value, dict):

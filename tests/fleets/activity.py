@@ -1,6 +1,6 @@
-"""What measures activity: any exporter of any version, and in which unit.
+"""Activity metrics of all exporters and versions, and their units.
 
-A pod on one of four GPUs is busy for 21 minutes of each hour.
+A pod on one of four GPUs is active for 21 minutes of each hour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.text_tables import text_rows, words
 UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
 ENGINE, POWER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE"
 SMI = "nvidia_smi_utilization_gpu_ratio"
-# GPU-hours active, idle and unmeasured in an hour
+# active, idle and unmeasured GPU-hours per hour
 WHOLE, UNMEASURED, IDLE = "21/60 39/60 0", "0 0 1", "0 1 0"
 
 
@@ -30,18 +30,18 @@ def busy(percent: float = 77, resource: str = "nvidia_com_gpu", **more: Any) -> 
 def measured(
     name: str, figures: str, *changes: Edit, percent: float = 77, of: Any = None, **more: Any
 ) -> Case:
-    """The same figures from 01:00 to 04:00."""
+    """Return a table with the same figures from 01:00 to 04:00."""
     table = "hour pod | active idle unmeasured\n" + "\n".join(f"{hour} a | {figures}" for hour in (1, 2, 3))
     return case(name, of or busy(percent), table, *changes, hours=(1, 4), **more)
 
 
 def each(metric: str, change: Callable[[Series], Series]) -> Edit:
-    """Changes the series of a metric one by one."""
+    """Change the series of a metric one by one."""
     return lambda series: [change(one) if one.labels["__name__"] == metric else one for one in series]
 
 
 def renamed(metric: str, names: Mapping[str, str]) -> Edit:
-    """Gives labels of a metric other names."""
+    """Rename labels of a metric."""
     return each(
         metric,
         lambda one: replace(one, labels={names.get(name, name): one.labels[name] for name in one.labels}),
@@ -49,7 +49,7 @@ def renamed(metric: str, names: Mapping[str, str]) -> Edit:
 
 
 def powered(watts: Callable[[Any], Any]) -> Edit:
-    """The power of each device in place of its engine's activity."""
+    """Replace each device's engine activity by its power."""
     return each(
         ENGINE, lambda one: replace(one, labels={**one.labels, "__name__": POWER}, values=watts(one.values))
     )
@@ -59,7 +59,7 @@ never_zero = each(UTIL, lambda one: replace(one, values=one.values + 3.0 * (one.
 
 
 def cores(series: list[Series]) -> list[Series]:
-    """neuron-monitor names neither node nor pod: the instance's id does, and the pod holds all of it."""
+    """neuron-monitor names neither node nor pod: the instance id does, and the pod holds the whole instance."""
     (instance,) = {
         one.labels["provider_id"].rpartition("/")[2] for one in series if "provider_id" in one.labels
     }
@@ -95,12 +95,12 @@ CASES = [
     # 5 % is active under the threshold of 5 %, as 5 and as 0.05
     measured("the threshold is compared in the unit of each name", WHOLE, to_ratio((2, 99)), scale(RATIO, 0.01), percent=5),
     measured("4.9 percent is idle", IDLE, percent=4.9),
-    # DCGM 4.6 used the new name for a percentage: 3 % is idle
+    # DCGM 4.6 reported a percentage under the new name: 3 % is idle
     measured(
         "percentages under the name of a ratio", WHOLE, never_zero, NO_ENGINE, to_ratio(),
         warnings="activity_scale holds percentages under the name of a ratio: read as percentages",
     ),
-    # one sample of 2 % on an idle device settles its target
+    # one sample of 2 % on an idle device decides for its target
     measured(
         "percentages of an idle fleet under the name of a ratio", IDLE, to_ratio(), revalue(RATIO, 2, hours=(1.5, 1.51)),
         percent=1,
@@ -119,7 +119,7 @@ CASES = [
         "ratios under the old name are proven by power", WHOLE, scale(UTIL, 0.01), powered(lambda values: 15 + 45 * (values > 0)),
         warnings="activity_scale read as ratios",
     ),
-    # 0.8 and 0.3 % on average, the engine at a hundredth of it
+    # 0.8 and 0.3 % on average, the engine at a hundredth of that
     measured(
         "averaged percentages of an idle fleet are never ratios", IDLE,
         revalue(UTIL, 0.3), revalue(UTIL, 0.8, hours=(1, 3)), revalue(ENGINE, 0.003),
@@ -133,8 +133,8 @@ CASES = [
         warnings="activity_scale_unknown fix: [activity] device_scale = 100 for a ratio, 1 for a percentage",
     ),
     measured("whole numbers are in the unit of the name", IDLE, NO_ENGINE, percent=1),
-    measured("one is all under the name of a ratio", WHOLE, to_ratio(), NO_ENGINE, percent=1),
-    # dcgm-exporter 1.x until 02:00, nvidia_gpu_exporter from there on: no label but the UUID, and the pod's by relabeling
+    measured("one is fully active under the name of a ratio", WHOLE, to_ratio(), NO_ENGINE, percent=1),
+    # dcgm-exporter 1.x until 02:00, nvidia_gpu_exporter from then on: only the UUID label, and the pod's label by relabeling
     measured(
         "old and other exporters of NVIDIA", WHOLE,
         to_ratio((-1, 2), "dcgm_gpu_utilization"), to_ratio(name=SMI), renamed("dcgm_gpu_utilization", {"UUID": "uuid"}),
@@ -147,7 +147,7 @@ CASES = [
         )
         for resource, metric, names in text_rows(VENDORS)
     ),
-    # one Trainium device of two cores, one of them active in 21 minutes of each hour: 10.5 minutes of the device
+    # one Trainium device with two cores, one of them active for 21 minutes of each hour: 10.5 minutes of the device
     *(
         measured(
             f"cores are parts of a device by {resource}", "21/120 99/120 0", NO_ENGINE, cores,

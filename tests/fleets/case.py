@@ -1,15 +1,14 @@
 """The format of fleets as data: a few nodes and pods, edits of their scrapes, and one table of the exact figures.
 
-A table is text. Its head names keys and columns, then comes a row for each value of the keys that has figures:
+A table is text. Its head names keys and columns; a row follows for each value of the keys that has figures:
 
     node pod | held cost unallocated
     w    a   |   40   40           0
     w    -   |    0    0          24
 
-Keys are columns of KEYS or the hour ("-" is null), columns those of COLUMNS,
-in GPU-hours and dollars. Figures are exact: decimals to the
-ninth digit of a dollar and the millionth of an hour; a fraction such as 24/7 allows for rounding to nine digits in each hour.
-An empty line parts two tables; a head without keys is of the whole fleet.
+Keys are columns of KEYS or the hour ("-" is null). Other columns are from COLUMNS, in GPU-hours and dollars. Figures are
+exact: to the ninth decimal of a dollar and the millionth of an hour; a fraction such as 24/7 allows for rounding to nine
+decimals in each hour. An empty line separates two tables; a head without keys covers the whole fleet.
 """
 
 from __future__ import annotations
@@ -27,19 +26,18 @@ from tests.replay.series import Series
 from tests.text_tables import columns
 
 Edit = Callable[[list[Series]], list[Series]]
-#: What a warning says, or each of several of a code.
+#: Words of a warning, or of each of several warnings of a code.
 Words = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A fleet, what was scraped of it, and all that is to be said of it: figures, gaps of coverage and warnings by code.
+    """A fleet, its scrapes, and everything expected in its store: figures, coverage gaps and warnings by code.
 
-    In `settings` and `warnings`, CLUSTER stands for the fleet's cluster. With `bill`, the machines are those of the bill: a CUR.
-    Gaps begin and end in hours ("ever" is a time without end),
-    but those before the fleet's first and after its last moment. A warning's text and fix have to contain the words given,
-    parted by " … ".
-    The table is of `hours` alone; in those of `strays`, its series have another cluster's label: CLUSTER-stray.
+    In `settings` and `warnings`, CLUSTER is replaced by the fleet's cluster. `bill` is a CUR with the fleet's machines. Gaps
+    begin and end in hours ("ever": unbounded); gaps before the fleet's first or after its last moment are ignored. A
+    warning's text and fix must contain the given words, separated by " … ". The table covers only `hours`; in the hours of
+    `strays`, the series have the label of another cluster: CLUSTER-stray.
     """
 
     name: str
@@ -68,9 +66,9 @@ def case(
     warnings: Mapping[str, Words] | str = "",
     **more: Any,
 ) -> Case:
-    """A case whose scrapes, or `series` in their place, go through `changes` one after the other.
+    """Return a case whose scrapes (or `series` instead) pass through `changes` in order.
 
-    Gaps are parted by ", ", warnings are a line each: the code and the words that it has to contain.
+    Gaps are separated by ", "; each line of warnings has a code and the words it must contain.
     """
 
     def scraped(described: Fleet) -> list[Series]:
@@ -79,14 +77,14 @@ def case(
             found = change(found)
         return found
 
-    told = columns(warnings) if isinstance(warnings, str) else warnings
+    expected = columns(warnings) if isinstance(warnings, str) else warnings
     return Case(
-        name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), warnings=told, **more
+        name, described, table, scraped, gaps=tuple(filter(None, gaps.split(", "))), warnings=expected, **more
     )
 
 
 def edit(change: Callable[..., list[Series]]) -> Callable[..., Edit]:
-    """An edit of series as an edit that waits for them."""
+    """Return an edit of series that is applied later."""
 
     def later(*args: Any, **more: Any) -> Edit:
         return lambda series: change(series, *args, **more)
@@ -99,7 +97,7 @@ duplicate, scale = edit(edits.duplicate), edit(edits.scale)
 
 
 def machine(name: str, gpus: int, start: float = 0, end: float = 8, **more: Any) -> dict[str, Any]:
-    """A machine of no catalog with so many GPUs, at a dollar each an hour."""
+    """Return a machine outside of the catalog with so many GPUs, at a dollar per GPU-hour."""
     uuids = [f"GPU-{name}-{number}" for number in range(gpus)]
     facts = {"gpu_model": "NVIDIA A30", "gpus": uuids, "instance_type": f"own-{gpus}", "provider": "onprem"}
     return {**node(name, "g5.xlarge", start, end), **facts, **more}
@@ -108,7 +106,7 @@ def machine(name: str, gpus: int, start: float = 0, end: float = 8, **more: Any)
 def alone(
     hours: float, kind: str, *pods: Any, util: Any = None, of: Mapping[str, Any] | None = None, **more: Any
 ) -> Fleet:
-    """One node w, all the time."""
+    """Return a fleet with one node w that is always up."""
     return fleet(hours, [node("w", kind, 0, hours) | dict(of or {})], list(pods), util or {}, **more)
 
 

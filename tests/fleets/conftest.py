@@ -1,4 +1,4 @@
-"""The stores of all fleets, one of each kind; for who only reads them."""
+"""The stores of all fleets, one per kind, for tests that only read them."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ KINDS = {
     "unseen": (settings.ALONE, PRICES, ""),
     "scad": (settings.SPLIT, settings.SCAD_BOOK, settings.SCAD),
 }
-#: Kinds whose stages are held against their sums.
+#: Kinds whose stages are compared with stored sums.
 PROFILED = ("usual", "scad")
 
 
-def _asked(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
-    """Those cases that tests are collected for; all, if others of these tests look at the whole store."""
-    asked = set()
+def _wanted(items: list[pytest.Item], cases: Sequence[Case]) -> list[Case]:
+    """Return the cases of the collected tests; all cases if another collected test reads the whole store."""
+    wanted = set()
     for item in items:
         if item.path.parent == Path(__file__).parent:
             if item.originalname != "test_fleet":
                 return list(cases)
-            asked.add(item.callspec.params["case"].name)
-    return [case for case in cases if case.name in asked]
+            wanted.add(item.callspec.params["case"].name)
+    return [case for case in cases if case.name in wanted]
 
 
 @pytest.fixture(scope="session")
 def fleets(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Figures]:
-    """The attributed store of a kind of fleets, built when it is first asked for."""
+    """Return the attributed store of a kind of fleets, built at its first use."""
 
     def built(kind: str) -> Figures:
         cases, book, settings = KINDS[kind]
-        asked = _asked(request.session.items, cases)
-        return build(tmp_path_factory.mktemp("fleets"), asked, book, settings, profiled=kind in PROFILED)
+        wanted = _wanted(request.session.items, cases)
+        return build(tmp_path_factory.mktemp("fleets"), wanted, book, settings, profiled=kind in PROFILED)
 
     return cache(built)

@@ -1,4 +1,4 @@
-"""What was collected is what was seen: gaps are covered, bridged, not collected, off or signed. A day."""
+"""Coverage: gaps are covered by another server, bridged, not collected, off or signed. One day."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ why = "moved"
 """
 NIGHT = '[[clusters]]\nname = "CLUSTER"\nhours = ["15:00-05:00"]\n'
 PODS, REQUESTS = "kube_pod_.*", "kube_pod_container_resource_.*"
-# while nothing tells of nodes, or of one that is gone
+# while no metrics describe nodes, or for a node without metrics
 UNPLACED = "unplaced_device GPUs measured on host"
 
 
 def day(*silences: tuple[float, float], ends: float = 24, **more: Any) -> Fleet:
-    """A node of eight GPUs for a day; `train` holds four of them all day, `early` two until 10:00, `late` two from 20:00."""
+    """Return a node with eight GPUs for a day; `train` holds four all day, `early` two until 10:00, `late` two from 20:00."""
     pods = [f"train | n | 0 1 2 3 | 0 | {ends}", "early | n | 4 5 | 0 | 10", "late | n | 6 7 | 20 | 24"]
     silent = [[at(start), at(end)] for start, end in silences]
     return fleet(24, ["n | p4de.24xlarge | 0 | 24"], pods, {}, ksm_silent=silent, **more)
@@ -44,7 +44,7 @@ HELD = """
 
 
 def held(name: str, described: Fleet, hours: str, cost: str, *changes: Edit, **more: Any) -> Case:
-    """What `train`, `early` and `late` hold in GPU-hours, and what the node costs."""
+    """Return a table of the GPU-hours of `train`, `early` and `late`, and the node's cost."""
     return case(name, described, HELD.format(*hours.split(), cost), *changes, **more)
 
 
@@ -53,13 +53,13 @@ def all_day(name: str, *changes: Edit, of: Fleet | None = None, **more: Any) -> 
 
 
 def other_server(series: list[Series]) -> list[Series]:
-    """The same as a second server has it, which ends at 16:00."""
+    """Add the same series from a second server that ends at 16:00."""
     whole = relabel("kube_.*", "prometheus=b")(drop("kube_.*", hours=(16, 99))(scrape(day(), lean=True)))
     return [*series, *whole]
 
 
 def one_named(name: str, since: float, until: float, start: float, end: float) -> Case:
-    """A pod that an exporter names within a silence of all else."""
+    """Return a case with a pod that only an exporter names while all other metrics are silent."""
     pods, silence = [pod("a", "n", [0, 1], start, end, keep_until=at(end))], [[at(since), at(until)]]
     described = fleet(
         2, ["n | p4de.24xlarge | 0 | 2"], pods, f"n | 0 1 | {start} | {end} | 50", ksm_silent=silence
@@ -68,7 +68,7 @@ def one_named(name: str, since: float, until: float, start: float, end: float) -
 
 
 def shard(series: list[Series], ordinal: int, *silent: float) -> list[Series]:
-    """The series in which one of two shards tells its number."""
+    """Return the series with the number of one of two shards."""
     beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
     found = []
     for name, value in (("total_shards", 2), ("shard_ordinal", ordinal)):
@@ -81,7 +81,7 @@ SECOND = "instance=10.4.0.2:8080"
 
 
 def targets(name: str, *changes: Edit, names: str = "nop", dies: bool = True, **more: Any) -> Case:
-    """Two targets; the second reports o (and p) and their pods, dies at 10:00 and is back at 15:00, or is another then."""
+    """Return two targets; the second reports o (and p) with their pods, fails at 10:00 and returns at 15:00, or as another."""
     nodes = [f"{name} | p4de.24xlarge | 0 | 24" for name in names]
     pods = [pod(f"pod-{name}", name, [0, 1], 0, 24, keep_until=at(24)) for name in names]
     for label in ("node=[op]", "pod=pod-[op]"):
@@ -94,7 +94,7 @@ def targets(name: str, *changes: Edit, names: str = "nop", dies: bool = True, **
 
 
 def boots(*moments: float, **labels: str) -> Edit:
-    """The hours at which the node booted, as node_exporter tells them while kube-state-metrics is heard."""
+    """Add node_exporter's boot times of the node while kube-state-metrics has samples."""
 
     def change(series: list[Series]) -> list[Series]:
         beat = next(one for one in series if one.labels["__name__"] == "kube_node_info")
@@ -110,35 +110,35 @@ def boots(*moments: float, **labels: str) -> Edit:
 
 
 def boots_alone(series: list[Series]) -> list[Series]:
-    """The boots of the day's node, heard or not."""
+    """Add the boot times of the day's node, which no gap interrupts."""
     return [*series, *boots(-100, instance="n")(scrape(day(), lean=True))]
 
 
 def late_requests(name: str, kind: str, percent: str, gaps: str) -> Case:
-    """Requests are not scraped from 05:12 to 18:00, and pod b is on GPUs that are this busy."""
+    """Return a case without request samples from 05:12 to 18:00 and with pod b on GPUs at this utilization."""
     pods = [pod("a", "n", [0, 1], 0, 4.99, keep_until=at(5)), "b | n | 0 1 | 6 | 11", "e | n | 0 1 | 19 | 24"]
     described = fleet(24, ["n | p4de.24xlarge | 0 | 24"], pods, f"n | 0 1 | 6 | 11 | {percent}")
     changes = drop(REQUESTS, hours=(5.2, 18)), relabel("kube_pod_info", f"created_by_kind={kind}")
     return case(name, described, "", *changes, gaps=gaps)
 
 
-#: Settings of the silences below.
+#: Settings of the gaps below.
 SETTINGS = {
     "": "",
     "signed": SIGNED.format("15:00"),
     "night": NIGHT,
     "declared": NIGHT + 'from = 2026-03-10\nuntil = "2026-03-11T00:00"\n',
 }
-#: Hours of silence, what pods hold, what the node costs, gaps, settings.
+#: Hours without samples, GPU-hours of the pods, cost of the node, gaps, settings.
 SILENCES = """
-a restart is no gap                                 | 12   | 12.05 | 96 20 8    | 960 | |
-a silence of two hours at most is bridged           | 9.5  | 11    | 96 19 8    | 960 | bridged 9.5 11 |
-a longer silence is not collected and costs nothing | 5    | 15    | 56 10 8    | 560 | not_collected 5 15 |
-signed time stays not collected and names who       | 5    | 15    | 56 10 8    | 560 | not_collected 5 6, not_collected 6 15 nodes phases pods requests: kube-state-metrics was silent; Dana: moved | signed
-declared off time is no gap                         | 4.95 | 15.05 | 55.6 9.9 8 | 556 | off 4.95 5, off 5 15, off 15 15.05 | declared
+a restart is not a gap                              | 12   | 12.05 | 96 20 8    | 960 | |
+a gap of at most two hours is bridged               | 9.5  | 11    | 96 19 8    | 960 | bridged 9.5 11 |
+a longer gap is not collected and costs nothing     | 5    | 15    | 56 10 8    | 560 | not_collected 5 15 |
+signed time stays not collected, with its signer    | 5    | 15    | 56 10 8    | 560 | not_collected 5 6, not_collected 6 15 nodes phases pods requests: kube-state-metrics was silent; Dana: moved | signed
+declared off time is not a gap                      | 4.95 | 15.05 | 55.6 9.9 8 | 556 | off 4.95 5, off 5 15, off 15 15.05 | declared
 hours before a declared night are a gap             | 3.5  | 15    | 50 7 8     | 500 | not_collected 3.5 5, off 5 15 | night
 """  # noqa: E501
-#: Metrics that are not scraped from one hour to another.
+#: Metrics without samples from one hour to another.
 LOST = f"""
 a gap of pods alone                                | kube_pod_info         | 5  | 9  | not_collected 5 9 pods: kube-state-metrics reported no pods
 a gap of requests alone                            | {REQUESTS}            | 5  | 9  | not_collected 5 9 requests: kube-state-metrics reported no requests
@@ -149,22 +149,22 @@ all pods gone is a gap if an exporter names them   | {PODS}                | 8  
 """  # noqa: E501
 LATE = """
 a job on busy GPUs shows that requests were silent | Job       | 90 | not_collected 5 19
-a job on idle GPUs shows nothing of requests       | Job       | 0  |
-a DaemonSet on busy GPUs shows nothing of requests | DaemonSet | 90 |
+a job on idle GPUs proves no silent requests       | Job       | 0  |
+a DaemonSet on busy GPUs proves no silent requests | DaemonSet | 90 |
 """
 
 CASES = [
-    # an exporter's series and boots alone are no state metrics
+    # an exporter's series and boot times alone do not replace state metrics
     *(
         case(
-            f"nothing of kube-state-metrics{suffix}", day((0, 24)), "pod | held", *changes, drop("kube_.*"),
+            f"no series of kube-state-metrics{suffix}", day((0, 24)), "pod | held", *changes, drop("kube_.*"),
             warnings="no_kube_state_metrics\nunknown_capacity_type",
         )
-        for suffix, changes in (("", ()), (" beside boots", (boots_alone,)))
+        for suffix, changes in (("", ()), (" but boot times", (boots_alone,)))
     ),
-    all_day("a cluster that is declared beside others", settings='[[clusters]]\nname = "CLUSTER-never"\nfrom = 2026-03-10\n'),
+    all_day("a further declared cluster", settings='[[clusters]]\nname = "CLUSTER-without-samples"\nfrom = 2026-03-10\n'),
     case(
-        "a cluster that is declared beside others never", day(), "pod | held", series=list,
+        "a further declared cluster without samples", day(), "pod | held", series=list,
         gaps="not_collected 0 ever : never collected",
     ),
     *(
@@ -172,7 +172,7 @@ CASES = [
         for name, start, end, hours, cost, gaps, kind in text_rows(SILENCES)
     ),
     case(
-        "before the first and after the last sample nothing is collected", day((0, 6), (18, 24)), "| capacity\n| 96",
+        "hours before the first and after the last sample are not collected", day((0, 6), (18, 24)), "| capacity\n| 96",
         gaps="not_collected ever 6, not_collected 18 ever", warnings=UNPLACED,
     ),
     all_day("a gap is covered by another server", other_server, of=day((5, 15))),
@@ -180,33 +180,33 @@ CASES = [
         case(name, day(), "", drop(metrics, hours=(float(start), float(end))), gaps=gap)
         for name, metrics, start, end, gap in text_rows(LOST)
     ),
-    case("all pods gone is no gap if none may be left", {
+    case("all pods gone is not a gap if none may be left", {
         **day(ends=8),
         "pods": [pod("train", "n", [0], 0, 8, keep_until=at(8)), pod("early", "n", [4, 5], 0, 8, keep_until=at(8))],
     }, "pod | held\ntrain | 8\nearly | 16\n\n| node_cost\n| 960"),
     one_named("a pod that is gone before kube-state-metrics is back proves nothing", 0.5, 1, 0.25, 0.9),
-    one_named("a pod that came after kube-state-metrics was last heard proves nothing", 0.1, 0.4, 0.15, 2),
+    one_named("a pod that came after the last sample of kube-state-metrics proves nothing", 0.1, 0.4, 0.15, 2),
     case(
         "one dead shard of two is a gap", day(), "", lambda series: [*series, *shard(series, 0), *shard(series, 1, 4, 10)],
         gaps="not_collected 4 10 shard 2 of 2",
     ),
     targets(
-        "a dead target whose objects no other reports is a gap",
+        "a dead target with its own objects is a gap",
         gaps="not_collected 10 15 nodes pods: target kube-state-metrics 10.4.0.2:8080 was silent",
     ),
     targets("a dead target of one machine is a gap if its exporter goes on", names="no", gaps="not_collected 10 15"),
     targets(
-        "a dead target of one machine is none if its exporter ends too", drop("DCGM.*", "Hostname=o", (10, 15)), names="no",
+        "a dead target of one machine is not a gap if its exporter ends too", drop("DCGM.*", "Hostname=o", (10, 15)), names="no",
     ),
-    targets("a target that is another after a restart is no gap", dies=False),
+    targets("a target with a new name after a restart is not a gap", dies=False),
     all_day(
         "one of two that report the same may end", drop("kube_.*", "instance=.*31:8080", (10, 99)), of=day(ksm_replicas=2),
     ),
     all_day("the last pod of a small target may end", relabel("kube_.*", "instance=10.4.0.2:8080", "pod=early")),
-    # node_exporter's moment of boot, by host, address or label: nothing shows that the node ran from 09:30 to 10:15
+    # node_exporter's boot time, by host, address or label: no metric shows that the node ran from 09:30 to 10:15
     *(
         held(
-            f"a node that booted within a silence did not run before {number}", day((9.5, 11)), "93 19 8", "930",
+            f"a node that booted within a gap did not run before {number}", day((9.5, 11)), "93 19 8", "930",
             relabel("kube_node_info", "internal_ip=10.0.0.1"), boots(-100, 10.25, **words(labels)), gaps="bridged 9.5 11",
             warnings="stopped_node 0.8 h of node n are not charged: it booted during a coverage gap, and "
             "may have been off before that",
@@ -214,7 +214,7 @@ CASES = [
         for number, labels in enumerate(("instance=n:9100", "instance=10.0.0.1:9100", "instance=x node=n"))
     ),
     held(
-        "a node that booted while it was seen is charged on", day((9.5, 11)), "96 19 8", "960", boots(-100, 6, 12, instance="n"),
+        "a node that booted while collected stays charged", day((9.5, 11)), "96 19 8", "960", boots(-100, 6, 12, instance="n"),
         gaps="bridged 9.5 11",
     ),
     *(
@@ -222,15 +222,15 @@ CASES = [
             gaps=f"not_collected 0 12 {family}")
         for family, metrics in (("requests", REQUESTS), ("pods requests", PODS))
     ),
-    # without an exporter that names them
+    # no exporter names them
     case(
-        "pods that were seen late are missing since they were bound",
+        "pods with late samples are missing since they were bound",
         fleet(24, ["n | p4de.24xlarge | 0 | 24"], ["a | n | 0 1 | 6 | 24"], {}), "pod | held\na | 24",
         drop(PODS, hours=(-9, 12)), drop("DCGM.*"), gaps="not_collected 6 12",
     ),
     *(
         case(
-            f"pods that begin after their nodes are no gap {start:g}",
+            f"pods that begin after their nodes are not a gap {start:g}",
             fleet(24, ["n | p4de.24xlarge | 0 | 24"], [f"a | n | 0 1 | {start} | 24"], {}, scrape=900),
             f"pod | held\na | {hours}", warnings=warnings,
         )

@@ -1,4 +1,4 @@
-"""What bills tell of time that was not collected: what it cost, and whether machines were off. A day."""
+"""Bills for time not collected: its cost, and whether machines were off. One day."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INSTANCES = count(1)
 
 
 def own(described: Fleet) -> Fleet:
-    """The fleet with machines of its own, for bills name them."""
+    """Return the fleet with unique machines, since bills name them."""
     for one in described["nodes"]:
         if one["provider"] == "karpenter":
             one["provider_id"] = f"aws:///{one['zone']}/i-{next(INSTANCES):017x}"
@@ -37,7 +37,7 @@ def cur(
     keep: Callable[[Charge], bool] = lambda _charge: True,
     cells: Callable[[dict[str, str]], dict[str, str]] = lambda _row: {},
 ) -> str:
-    """A bill of those hours of the fleet at $21.96, `cells` of each row replaced."""
+    """Return a bill of the given hours of the fleet at $21.96, with `cells` of each row replaced."""
     billed = [
         one for one in charges(described, lambda _node, _hour: ("on_demand", Decimal("21.96"))) if keep(one)
     ]
@@ -46,28 +46,28 @@ def cur(
 
 
 def outside(charge: Charge) -> bool:
-    """The charge is not of the hours from 5:00 to 15:00."""
+    """Return whether the charge is outside of 5:00 to 15:00."""
     return not at(5) <= charge.start < at(15)
 
 
 def pair(kind: str = "p4de.24xlarge", hours: tuple[float, float] = (0, 24)) -> Fleet:
-    """Two machines, n of AWS and m of a kind, silent from 5:00 to 15:00."""
+    """Return two machines, n of AWS and m of a given kind, silent from 5:00 to 15:00."""
     nodes = ["n | p4de.24xlarge | 0 | 24", node("m", kind, *hours)]
     return own(fleet(24, nodes, ["train | n | 0 | 0 | 24"], {}, ksm_silent=[[at(5), at(15)]]))
 
 
 def unbilled(begins: float, ends: float, kind: str) -> Case:
-    """Of m, which is on no bill, no bill tells whether it ran; what is signed in part is one gap."""
+    """Return a case with m on no bill, so its state is unknown; a partly signed gap is one gap."""
     described = pair("metal-mi300x", (begins, ends))
     return case(
-        f"a node on no bill from {begins:g} to {ends:g} beside a gap", described, "", settings=SIGNED.format("07:00"),
+        f"a node on no bill from {begins:g} to {ends:g} next to a gap", described, "", settings=SIGNED.format("07:00"),
         bill=cur(described, lambda one: one.node["name"] == "n" and outside(one)),
         gaps=f"{kind} 5 6, {kind} 6 7, {kind} 7 15",
     )  # fmt: skip
 
 
 def minutes(billed: int, gaps: str) -> Case:
-    """Both machines are billed so many minutes of the hour at 8:00."""
+    """Return a case with both machines billed for so many minutes of the hour at 8:00."""
     described, part = pair(), {"line_item_usage_amount": str(billed / 60)}
     bill = cur(
         described, lambda one: outside(one) or one.start == at(8),
@@ -77,7 +77,7 @@ def minutes(billed: int, gaps: str) -> Case:
 
 
 def two_accounts(name: str, until: int, gap: str) -> Case:
-    """n and m are of two accounts, and m's bill ends at some hour of its gap; n's next bill is there already."""
+    """Return a case with n and m in two accounts: m's bill ends within its gap, and n's next bill exists already."""
     described = pair()
     first = {"line_item_usage_account_id": "SECOND-ACCOUNT"}
     april = first | {"bill_billing_period_start_date": "2026-04-01T00:00:00Z"}
@@ -99,7 +99,7 @@ def billed(
     bill: Callable[[Fleet], str],
     **more: Any,
 ) -> Case:
-    """The day with this silence, on a machine of its own."""
+    """Return the day with this gap, on a unique machine."""
     described = own(day(silence))
     return case(name, described, table, *changes, bill=bill(described), **more)
 
@@ -112,7 +112,7 @@ MONTH = words("line_item_usage_start_date=2026-03-01T00:00:00Z line_item_usage_e
 
 
 def first_hours(kind: str, of_month: str) -> Callable[[Fleet], str]:
-    """The bill of the hours until 5:00, in which rows with this text in a column are of the whole month."""
+    """Return a bill of the hours until 5:00; rows with this text in a column cover the whole month."""
     return partial(
         cur,
         keep=lambda one: one.start < at(5),
@@ -125,7 +125,7 @@ def without_ten(described: Fleet) -> str:
 
 
 def partly(described: Fleet) -> str:
-    """A bill of 5 minutes of the hour at 10:00 and 6 of that at 11:00, at $60."""
+    """Return a bill of 5 minutes of the hour at 10:00 and 6 of the hour at 11:00, at $60."""
     part = {at(10): 300, at(11): 360}
     whole = charges(described, lambda _node, _hour: ("on_demand", Decimal(60)))
     seconds = [(one, part.get(one.start, 3600)) for one in whole]
@@ -133,12 +133,12 @@ def partly(described: Fleet) -> str:
 
 
 def with_another(described: Fleet) -> str:
-    """The bill names a machine more, that ran from 2:00 to 14:00."""
+    """Return a bill with another machine that ran from 2:00 to 14:00."""
     other = own(fleet(24, ["x | p4de.24xlarge | 2 | 14"], [], {}))
     return cur(described | {"nodes": described["nodes"] + other["nodes"]})
 
 
-# train 56, early 10 and late 8 GPU-hours of 112 that were seen, at $2.745
+# train 56, early 10 and late 8 of 112 collected GPU-hours, at $2.745
 SEEN = """
     kind          |   cost unallocated_cost not_collected_cost not_collected
     allocated     | 203.13                0                  0             0
@@ -150,17 +150,17 @@ MISSED = (
 )
 CASES = [
     billed(
-        "billed hours that were not seen cost what the bill says", (5, 15), MISSED + "\n\n| capacity\n| 112", bill=cur,
+        "billed hours not collected have the cost of the bill", (5, 15), MISSED + "\n\n| capacity\n| 112", bill=cur,
         gaps="not_collected 5 15",
     ),
-    billed("billed hours after the last sample cost what the bill says", (5, 24), """
+    billed("billed hours after the last sample have the cost of the bill", (5, 24), """
         kind          |  cost unallocated_cost not_collected_cost not_collected
         allocated     | 82.35                0                  0             0
         unallocated   |     0            27.45                  0             0
         not_collected |     0                0             417.24           152""",
         bill=cur, gaps="not_collected 5 ever", warnings=UNPLACED,
     ),
-    billed("hours in which nothing was billed are off", (5, 15), SEEN, bill=partial(cur, keep=outside), gaps="off 5 15"),
+    billed("hours without charges are off", (5, 15), SEEN, bill=partial(cur, keep=outside), gaps="off 5 15"),
     billed(
         "a fee or tax of the month covers none of its hours", (5, 15), "", gaps="not_collected 5 15",
         bill=first_hours("line_item_line_item_type", "(?!Usage$)"),
@@ -171,7 +171,7 @@ CASES = [
     ),
     unbilled(0, 24, "not_collected"), unbilled(0, 5, "not_collected"), unbilled(15, 24, "not_collected"), unbilled(18, 24, "off"),
     minutes(4, "off 5 15"), minutes(6, "off 5 8, not_collected 8 9, off 9 15"),
-    two_accounts("a later bill of one account is none of another", 5, "not_collected 5 15"),
+    two_accounts("a later bill of one account does not cover another", 5, "not_collected 5 15"),
     two_accounts("bills of all accounts show that machines were off", 24, "off 5 15"),
     billed(
         "a bridged hour that the bill leaves out costs nothing", (9.5, 11), """
@@ -181,12 +181,12 @@ CASES = [
         boots(-100, 10.25, instance="n"), bill=without_ten, gaps="bridged 9.5 11",
         warnings="stopped_node 1.0 h of node n are not charged",
     ),
-    # the one hour costs what the price book says
+    # the price book prices this one hour
     held(
-        "a bill without an hour that was seen says nothing of its silence", WITHIN, "96 20 8", "545.08",
+        "a bill without a collected hour does not explain its gap", WITHIN, "96 20 8", "545.08",
         bill=without_ten(WITHIN), gaps="bridged 10.2 10.7",
     ),
-    # stopped at 10:05 and started at 11:54, within a silence from 10:04 to 11:56
+    # stopped at 10:05 and started at 11:54, within a gap from 10:04 to 11:56
     billed(
         "the billed part of a bridged hour ran", (10 + 4 / 60, 11 + 56 / 60), """
         kind        |   cost unallocated_cost not_collected_cost not_collected
@@ -200,18 +200,18 @@ CASES = [
         warnings="stopped_node 1.8 h of node n are not charged: metrics are missing, and its bill does not include these hours",
     ),
     billed(
-        "hours that are declared off and billed cost what the bill says", (5, 15), MISSED, bill=cur,
+        "hours declared off but billed have the cost of the bill", (5, 15), MISSED, bill=cur,
         settings=NIGHT, gaps="off 5 15",
         warnings="off_but_billed cluster CLUSTER was declared off, but billed: 10.0 hours of its machines and 219.60 USD",
     ),
     case(
-        "machines that were billed only while nothing was collected", UNSEEN, "", bill=cur(UNSEEN), gaps="not_collected 5 15",
+        "machines billed only during a gap", UNSEEN, "", bill=cur(UNSEEN), gaps="not_collected 5 15",
         warnings="""
             unplaced_device
             billed_unseen one machine with GPUs was billed only while cluster CLUSTER was not collected: 8.0 hours and 175.68 USD
         """,
     ),
     billed(
-        "machines that metrics would have shown are others", (5, 15), "", bill=with_another, gaps="not_collected 5 15",
+        "another machine on the bill is not a GPU node", (5, 15), "", bill=with_another, gaps="not_collected 5 15",
     ),
 ]  # fmt: skip

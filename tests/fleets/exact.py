@@ -1,4 +1,4 @@
-"""Hours, shares and money to the millisecond and the ninth decimal, and the ends of pods that were deleted."""
+"""Hours, shares and money to the millisecond and the ninth decimal, and the ends of deleted pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.fleets.case import alone, case, drop, duplicate, machine, relabel, revalue
 from tests.replay.cases.words import at, fleet, pod
 
-L4, A10G = "g6.12xlarge", "g5.xlarge"  # four GPUs at $4.80, one at $1.20
+L4, A10G = "g6.12xlarge", "g5.xlarge"  # four GPUs for $4.80, one for $1.20
 PARTLY = {"GPU-w-0": [[at(hour), at(hour) + 21 * 60, 77] for hour in range(5)]}
 NAMELESS = {
     f"{prefix}{label}": None for prefix in ("", "exported_") for label in ("namespace", "pod", "container")
@@ -19,7 +19,7 @@ SEVENTH: dict[str, Any] = {"resource": "nvidia_com_mig_1g_10gb"}
 
 
 def sliced(parts: list[dict[str, Any]], *pods: dict[str, Any]) -> dict[str, Any]:
-    """An A100 in slices, $1 an hour."""
+    """Return an A100 in slices, $1 an hour."""
     return fleet(
         5, [machine("w", 1, end=5, gpu_model="NVIDIA A100 80GB PCIe", mig={"GPU-w-0": parts})], list(pods), {}
     )
@@ -28,7 +28,7 @@ def sliced(parts: list[dict[str, Any]], *pods: dict[str, Any]) -> dict[str, Any]
 SEVEN = [{"gi": gi, "profile": "1g.10gb"} for gi in range(7, 14)]
 
 HOURS = [
-    # sampled at full minutes, active in 21 of 60, of $4.80 / 4
+    # sampled at full minutes, active in 21 of 60; $4.80 / 4 per GPU
     case(
         "whole hours that are idle in part",
         alone(5, L4, "a | w | 0 | 0 | 5", util=PARTLY),
@@ -39,16 +39,16 @@ HOURS = [
         3    a   |    1   0.35 0.65          0  1.2      0.78""",
         hours=(1, 4),
     ),
-    # held from 02:15; silent after 02:30 for 2 and after 02:40 for 4 minutes: only the 4 are a gap, 02:41-02:44 has no sample
+    # held from 02:15; no samples for 2 minutes after 02:30 and 4 after 02:40: only the latter is a gap, from 02:41 to 02:44
     case(
-        "a sample before a gap speaks for one interval",
+        "a sample before a gap is valid for one interval",
         alone(5, L4, "a | w | 0 | 2.25 | 5", util="w | 0 | 0 | 5", silent=SILENT),
         """
         pod | held active unmeasured
         a   | 0.75    0.7       0.05""",
         hours=(2, 3),
     ),
-    # silent after 01:59 for 2 minutes, which is no gap, and after 02:58 for 4: 02:59-03:02 is unmeasured
+    # no samples for 2 minutes after 01:59 (not a gap) and for 4 after 02:58: 02:59-03:02 is unmeasured
     case(
         "a gap across the edge of whole hours",
         alone(5, L4, "a | w | 0 | 0 | 5", silent=EDGES),
@@ -59,7 +59,7 @@ HOURS = [
         3    a   | 58/60       2/60""",
         hours=(1, 4),
     ),
-    # held 01:15-02:45 of a GPU that is active in the first 21 minutes of each hour, also while no pod holds it
+    # holds 01:15-02:45 a GPU that is active in the first 21 minutes of each hour, also while unallocated
     case(
         "a pod on an unlabeled device has the activity of its own minutes",
         alone(5, A10G, "a | w | 0 | 1.25 | 2.75", util=PARTLY),
@@ -69,7 +69,7 @@ HOURS = [
         2    a   |   0.35  0.4          0      0.48""",
         relabel("DCGM_.*", NAMELESS),
     ),
-    # of $4.80 for four GPUs one is held all day, another until 03:20
+    # $4.80 for four GPUs; one is held all day, another until 03:20
     case(
         "equal hours cost alike up to the minute that one changes",
         alone(5, L4, "a | w | 0 | 0 | 5", f"b | w | 1 | 0 | {3 + 1 / 3}", util="w | 0 1 | 0 | 5"),
@@ -85,9 +85,9 @@ HOURS = [
         3    b   |  0.4
         4    a   |  1.2""",
     ),
-    # a plugin offers one GPU at first and four slots of it later; a label tells of slots, but not how many: a quarter
+    # a plugin first offers one GPU, later four slots of it; a label reports slots without a count: a quarter each
     case(
-        "a slot is cut by what the node offers at last",
+        "a slot has the size of the node's last offer",
         alone(5, A10G, "a | w | 0 | 2 | 5", util="w | 0 | 0 | 5"),
         """
         pod | held active cost
@@ -98,9 +98,9 @@ HOURS = [
             "label_nvidia_com_gpu_replicas= label_nvidia_com_gpu_sharing_strategy=time-slicing",
         ),
     ),
-    # five GPUs held on a node of four: each holder pays four fifths of $4.80 / 4 a GPU
+    # five GPUs held on a node with four: each pod pays four fifths of $4.80 / 4 per GPU
     case(
-        "more held than there is",
+        "more GPUs held than the node has",
         alone(5, L4, "a | w | 0 1 | 0 | 5", "b | w | 1 2 3 | 0 | 5"),
         """
         pod | held cost unallocated
@@ -111,7 +111,7 @@ HOURS = [
         |       20    5        24""",
         warnings="over_allocated than node w has between 2026-03-10T00:00Z and 2026-03-10T05:00Z",
     ),
-    # $1 in sevenths: 0.142857143 + 0.285714286 + 0.428571429, and a seventh that no pod holds, are 1.000000001
+    # $1 in sevenths: 0.142857143 + 0.285714286 + 0.428571429 plus an unallocated seventh equals 1.000000001
     case(
         "rounding is settled with the largest share",
         sliced(
@@ -129,7 +129,7 @@ HOURS = [
         -   |           0      0.142857143""",
         hours=(2, 3),
     ),
-    # $1 for seven pods that hold a seventh each: 7 x 0.142857143 is 1.000000001
+    # $1 for seven pods with a seventh each: 7 x 0.142857143 is 1.000000001
     case(
         "rounding is settled with the smallest uid of equal shares",
         sliced(
@@ -148,13 +148,13 @@ HOURS = [
     ),
 ]
 
-# Scraped at full minutes: the last sample of a pod deleted at 02:00:30 is at 02:00, so it is known to end by 02:01. Its
-# successor is bound at 02:00:40: nothing is held twice, and no over-allocation is reported.
+# Scraped at full minutes: the last sample of a pod deleted at 02:00:30 is at 02:00, so it ended by 02:01. Its successor is
+# bound at 02:00:40: no GPU is held twice, and no over-allocation is reported.
 LAST, BOUND = 2 + 30 / 3600, 2 + 40 / 3600
 
 
 def deleted(name: str, numbers: list[Any], **more: Any) -> dict[str, Any]:
-    """A pod of which no end is exported."""
+    """Return a pod without an exported end."""
     return pod(
         name, "w", numbers, 0, LAST, completes=False, keep_until=at(LAST), uid=more.pop("uid", name), **more
     )
@@ -173,7 +173,7 @@ GIVES_WAY = """
     | over
     |    0"""
 TEAMS = [
-    # a second exporter reports another value from 02:00 on: of a label that several report, the newest counts
+    # a second exporter reports another value from 02:00 on: if several report a label, the newest value counts
     case(
         "the newest value of a label that two exporters report",
         alone(5, A10G, "a | w | 0 | 0 | 5"),
@@ -185,15 +185,15 @@ TEAMS = [
         duplicate("kube_namespace_labels", "label_team=new instance=10.9.9.9:8080"),
         drop("kube_namespace_labels", "instance=10.9.9.9:8080", (-1, 2)),
     ),
-    # heard at 02:00 and again at 02:10
+    # samples at 02:00 and then at 02:10
     case(
-        "a silence of exactly ten minutes",
+        "a gap of exactly ten minutes",
         alone(5, A10G, "a | w | 0 | 0 | 5", scrape=60, ksm_silent=[[at(2) + 1, at(2) + 599]]),
         """
         pod | held
         a   |    5""",
     ),
-    # seen from 01:00 on, on no node until 02:00:20
+    # reported from 01:00 on, without a node until 02:00:20
     case(
         "a pod that waits for a node",
         alone(5, A10G, pod("a", "w", [0], 2 + 20 / 3600, 5, created=at(1))),
@@ -213,12 +213,12 @@ ENDS = [
         for before, after in (("db-0", "db-0"), ("api-7d4f-x2x", "api-7d4f-k9p"))
     ),
     case(
-        "an estimated end stays where the node has room", alone(5, L4, deleted("first", [0]), bound("second", [1])), """
+        "an estimated end stays if the node has room", alone(5, L4, deleted("first", [0]), bound("second", [1])), """
         uid    |      held
         first  | 7260/3600
         second | 7160/3600""",
     ),
-    # of four GPUs two pods of one each and one of two are deleted; three come, two of them 10 s later
+    # on four GPUs, two pods with one each and one pod with two are deleted; three pods follow, two of them 10 s later
     case(
         "several ends give way to several successors",
         alone(
@@ -273,7 +273,7 @@ ENDS = [
         | over
         |    0""",
     ),
-    # both ends are exported: the pods overlap by so many seconds, as their clocks have it
+    # both ends are exported: by their clocks, the pods overlap by so many seconds
     *(
         case(
             f"over-allocation of {seconds} s is {'' if warned else 'not '}reported",

@@ -1,4 +1,4 @@
-"""All fleets of a kind in one store, each a cluster, attributed at once; and what it says of one against the case's tables."""
+"""All fleets of a kind in one store, each a cluster, attributed together, and their comparison with the cases' tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = words("""
     node=n.node gpu_model=n.gpu_model gpu_count=n.gpu_count capacity_type=n.capacity_type instance_type=n.instance_type
     region=n.region zone=n.zone pod=a.pod uid=a.uid namespace=a.namespace workload=a.workload kind=c.kind team=c.team""")
 _NODE_KEYS = {name: column for name, column in KEYS.items() if column.startswith("n.")}
-#: Columns, each a sum over hourly rows: of hours and of money.
+#: Columns, each a sum over hourly rows: hours, then money.
 COST = words("""
     held=allocated_gpu_ms unallocated=unallocated_gpu_ms active=active_gpu_ms idle=idle_gpu_ms unmeasured=unmeasured_gpu_ms
     unavailable=unavailable_gpu_ms not_collected=not_collected_gpu_ms cost=cost idle_cost=idle_cost
@@ -37,13 +37,13 @@ COST = words("""
 NODE = words("capacity=capacity_gpu_ms over=over_allocated_gpu_ms node_cost=node_cost")
 COLUMNS = COST | NODE
 _FROM = "SELECT n.cluster, c.from_ms, {} FROM {} AS c JOIN nodes AS n USING (node_id)"
-#: What fleets so small and so bare have for other reasons; compared where a case names it.
+#: Warnings that such small fleets have for other reasons; compared only if a case names them.
 ORDINARY = {"no_gpu_requests", "no_activity", "no_capacity_label", "unpriced_node"}
 Row = dict[str, Any]
 
 
 class Figures:
-    """What a store says of its fleets."""
+    """The figures of a store's fleets."""
 
     def __init__(self, config: Config, store: Store, stages: dict[str, list[str]]) -> None:
         self.config, self.store, self.stages = config, store, stages
@@ -62,7 +62,7 @@ class Figures:
             ).fetchall()
 
     def differences(self, case: Case) -> list[str]:
-        """What the store says otherwise than the case, a line each: row, column, what is expected and what is there."""
+        """Return a line for each difference between store and case: row, column, expected and actual value."""
         wrong = []
         for table in case.table.split("\n\n"):
             if table.strip():
@@ -101,7 +101,7 @@ class Figures:
         return wrong
 
     def gaps(self, case: Case) -> list[str]:
-        """Gaps of coverage, as cases write them."""
+        """Return coverage gaps in the format of cases."""
         found = []
         first, last = case.fleet["start"], case.fleet["end"]
         for cluster, start, end, kind, families, reason, by, why in self._gaps:
@@ -142,7 +142,7 @@ def _hour(ms: int) -> str:
 def build(
     folder: Path, cases: Sequence[Case], book: Iterable[str], settings: str, *, profiled: bool
 ) -> Figures:
-    """Loads, prices and attributes all cases; the cost basis is the first one's. Stages are summed if `profiled`."""
+    """Load, price and attribute all cases with the cost basis of the first. Stages are summed if `profiled`."""
     nodes, series, bills = [], [], []
     for account, case in enumerate(cases, start=100_000_000_000):
         nodes += [{**node, "cluster": case.cluster} for node in case.fleet["nodes"]]

@@ -1,4 +1,4 @@
-"""Machines without Kubernetes or Slurm: what [[hosts]] makes of them, who holds their GPUs, and when they are up. A day."""
+"""Machines without Kubernetes or Slurm: [[hosts]] settings, the users of their GPUs, and their uptime. One day."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.text_tables import words
 
 RULE = '[[hosts]]\nname = "box-*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\nregion = "berlin"\nzone = "room-2"\n'
 BY_USER = RULE + 'user_label = "user"\n'
-#: A cluster of no nodes but hosts.
+#: A cluster with hosts only.
 PLAIN: Fleet = fleet(24, [machine("unused", 1, end=24)], [], {})
 NOT_USED = "their time is unallocated, but never counts as empty; the GPUs were active in {} % of their samples; fix: {}"
 NO_LABEL = "set [[hosts]] user_label to the label of activity metrics that names the user"
@@ -27,12 +27,12 @@ ANY = '[[hosts]]\nname = "*"\ncluster = "CLUSTER"\ninstance_type = "box-2"\nuser
 
 
 def kube(**more: Any) -> Fleet:
-    """kube-1, a dollar an hour, and its pod from 02:00 to 10:00."""
+    """Return kube-1, at a dollar an hour, and its pod from 02:00 to 10:00."""
     return fleet(24, [machine("kube-1", 1, end=24)], ["a | kube-1 | 0 | 2 | 10"], {}, **more)
 
 
 def beside(described: Fleet, *others: list[Series]) -> list[Series]:
-    """Hosts beside a cluster of Kubernetes without an exporter."""
+    """Return hosts next to a Kubernetes cluster without an exporter."""
     return [*dropped(scrape(described, lean=True), "DCGM_.*"), *(one for part in others for one in part)]
 
 
@@ -46,7 +46,7 @@ NAMES_POD = dcgm("10.0.0.7", 0) | words("exported_namespace=train exported_pod=a
 
 
 def paused(name: str, hours: str, cost: str, warned: str = "") -> Case:
-    """Box 1 is down from 05:15 to 05:45; its user holds a GPU before and after."""
+    """Return a case with box 1 down from 05:15 to 05:45; its user holds a GPU before and after."""
     return hosts(
         name, [*mine(users=[(0, 0, 24, "fay")], down=[(5.25, 5.75)]), *box([smi("box-2", 0)])],
         f"pod | held\nbox-1 | {hours}\n\n| node_cost\n| {cost}", warnings="host_without_users (box-2)\n" + warned,
@@ -54,8 +54,8 @@ def paused(name: str, hours: str, cost: str, warned: str = "") -> Case:
 
 
 CASES = [
-    paused("a pause within an hour is bridged", "24", "192"),
-    # two boxes at $4 for 24 h; of 96 GPU-hours 6 + 1 + 24 were busy: 32.3 %
+    paused("a gap within an hour is bridged", "24", "192"),
+    # two boxes at $4 for 24 h; 6 + 1 + 24 of 96 GPU-hours were active: 32.3 %
     hosts(
         "hosts without a user label are unallocated", boxes(), """
         node  gpu_model      gpu_count capacity_type instance_type region zone   | capacity unallocated node_cost over
@@ -63,9 +63,9 @@ CASES = [
         box-2 A100-SXM4-80GB 2         on_demand     box-2         berlin room-2 |       48          48        96    0""",
         settings=RULE, warnings="host_without_users (box-1, box-2): " + NOT_USED.format("32.3", NO_LABEL),
     ),
-    # Alice 12 h of GPU 0 and 4.5 h of GPU 1, Bob 4 h, at $2 a GPU-hour; Alice's are busy for 6 h and 1 h
+    # Alice 12 h of GPU 0 and 4.5 h of GPU 1, Bob 4 h, at $2 per GPU-hour; Alice's are active for 6 h and 1 h
     hosts(
-        "users by label hold the GPUs whose series carry them", boxes(USERS), """
+        "users hold the GPUs whose series have their label", boxes(USERS), """
         namespace workload   pod   | held active idle unmeasured cost
         alice     Host/box-1 box-1 | 16.5      7  9.5          0   33
         bob       Host/box-1 box-1 |    4      0    4          0    8
@@ -75,10 +75,10 @@ CASES = [
         warnings="host_without_users (box-2): "
         + NOT_USED.format("50.0", "no activity metric of these hosts has the label user: correct [[hosts]] user_label"),
     ),
-    # box 2 is down for 1 h, which is bridged, and for 5.5 h, which are not: $4 x 18.5 h; its user held on through the hour. One
-    # GPU of box 1 is lost for 6 h: its user did not hold it then, though the box was up
+    # box 2 is down for 1 h (bridged) and for 5.5 h (not bridged): $4 x 18.5 h; its user held the GPU through the hour. One GPU
+    # of box 1 is lost for 6 h: its user did not hold it then, though the box was up
     hosts(
-        "a host that is silent for long costs nothing then",
+        "a long silent host costs nothing",
         [
             *dropped(mine(users=[(1, 6, 16, "gil")]), ".*", {"uuid": uuid("box-1", 1)}, hours=(8, 14)),
             *box([smi("box-2", 0), smi("box-2", 1)], [], [(0, 4, 7, "carol"), (0, 10, 20, "carol")], down=[(5, 6), (12, 17.5)]),
@@ -98,9 +98,9 @@ CASES = [
         settings=RULE, warnings="host_without_users (box-1)",
         gaps="not_collected 8 12 : its exporters were silent",
     ),
-    # box-1 is $4 with four GPUs. What names kube-1 in a label is on it, and so is what names its pod
+    # box-1 costs $4 with four GPUs. Series that name kube-1 in a label, or its pod, belong to kube-1
     case(
-        "a plain host beside Kubernetes is a node if it is named", kube(), """
+        "a plain host next to Kubernetes is a node if named", kube(), """
         node   gpu_model      gpu_count capacity_type | capacity unallocated node_cost unallocated_cost over
         box-1  A100-SXM4-80GB 4         reserved      |       96          72        96               72    0
         kube-1 A30            1         on_demand     |       24          16        24               16    0
@@ -115,15 +115,15 @@ CASES = [
         settings=ADDRESSES + BY_USER + 'gpus = 4\nprovider = "lab"\ncapacity_type = "reserved"\n',
         warnings="unplaced_device 1 GPUs measured on host other belong to no known node",
     ),
-    # kube-state-metrics is silent from 14 to 18 h: nothing tells what pods did, whatever a host's exporter says
+    # kube-state-metrics is silent from 14 to 18 h: pods are unknown then, even if a host's exporter has samples
     case(
-        "hosts cover nothing of a cluster of Kubernetes", kube(ksm_silent=[[at(14), at(18)]]), """
+        "hosts do not cover a Kubernetes cluster", kube(ksm_silent=[[at(14), at(18)]]), """
         | capacity node_cost
         |       60       100""",
         series=lambda: beside(kube(ksm_silent=[[at(14), at(18)]]), mine()), settings=RULE,
         warnings="host_without_users (box-1)", gaps="not_collected 14 18",
     ),
-    # one names the host, the other its address and the user; a third measures a GPU of kube-1 under an address
+    # one exporter reports the host, another its address and the user; a third measures a GPU of kube-1 under an address
     case(
         "two exporters on a machine are one machine", kube(), """
         node   gpu_count | node_cost
@@ -158,7 +158,7 @@ CASES = [
         eve       box-1 | 24/7   12/7 12/7          0 96/7""",
     ),
     hosts(
-        "hosts without settings are nodes of a cluster without others", boxes(labels=("bare-1", "bare-2")), """
+        "hosts without settings are nodes of a cluster of hosts", boxes(labels=("bare-1", "bare-2")), """
         node   capacity_type | unallocated
         bare-1 unknown       |          48
         bare-2 unknown       |          48""",

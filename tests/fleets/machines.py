@@ -1,4 +1,4 @@
-"""Which machines there are, what their GPUs are, and that each is paid for once. Eight hours, a dollar an hour for a GPU."""
+"""Machines and their GPUs, each paid for once. Eight hours, a dollar per GPU-hour."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ END = 8
 PLAIN = "resource=nvidia_com_gpu"
 NO_COUNT = relabel("kube_node_labels", "label_nvidia_com_gpu_count=")
 BOARD = "4c4c4544-0043-3010-8048-b4c04f503832"
-twin = partial(machine, gpus=1, dcgm=False)  # a Node object without an exporter
+twin = partial(machine, gpus=1, dcgm=False)  # a node object without an exporter
 
 
 def held(nodes: list[Any] | str, *pods: Any, util: Any = None, **more: Any) -> Fleet:
-    """Nodes may be text: names and numbers of GPUs."""
+    """Return a case; nodes may be text: names and GPU counts."""
     if isinstance(nodes, str):
         nodes = [machine(name, int(gpus)) for name, gpus in words(nodes).items()]
     return eight_hours(nodes, list(pods), util or {}, **more)
 
 
 def without(first: int, last: int, hour: float) -> Edit:
-    """Takes away what DCGM measured of these GPUs of w before this hour."""
+    """Remove DCGM's series of these GPUs of w before this hour."""
     return drop("DCGM_.*", f"UUID=GPU-w-[{first}-{last}].*", (0, hour))
 
 
 def board(nodes: str, uuid: str = BOARD) -> Edit:
-    """These nodes have the system uuid, and no provider id."""
+    """Give these nodes the system uuid and no provider id."""
     return relabel("kube_node_info", f"system_uuid={uuid} provider_id=", f"node={nodes}")
 
 
@@ -41,7 +41,7 @@ def cloud(machine_id: str, nodes: str = ".*", hours: tuple[float, float] = (-1, 
     return relabel("kube_node_info", f"provider_id=aws:///z/{machine_id}", f"node={nodes}", hours)
 
 
-# an A30 in four slices beside an RTX 2000 Ada, of which the label names one: a slice is a quarter of an A30
+# an A30 in four slices next to an RTX 2000 Ada; the label names one of them: a slice is a quarter of an A30
 TWO = held(
     [machine("w", 2, mig={"GPU-w-0": [{"gi": gi, "profile": "1g.6gb"} for gi in (3, 4, 5, 6)]})],
     *(pod(f"s{gi}", "w", [(0, gi)], 0, END, resource="nvidia_com_mig_1g_6gb") for gi in (3, 4, 5)), "rtx | w | 1 | 0 | 4",
@@ -84,7 +84,7 @@ TWO_OF_ONE = held("w=1 v=1")
 
 
 def second_w(start: float = -1, end: float = 99) -> Edit:
-    """Another cluster without a label of its own has a node w, too."""
+    """Add a node w of another cluster, also without a cluster label."""
 
     def change(series: list[Series]) -> list[Series]:
         infos = [
@@ -109,7 +109,7 @@ CASES = [
             ("nothing", "", "RTX_2000_Ada_Generation"),
         )
     ),
-    # one of 8 falls off the bus at 02:00 and is missing after a reboot at 04:00, also in the labels: 8 are paid for
+    # one of 8 falls off the bus at 02:00 and is missing after a reboot at 04:00, also in the labels: 8 are charged
     *(
         case(
             f"a lost GPU is unavailable {'with' if labeled else 'without'} a label",
@@ -123,27 +123,27 @@ CASES = [
         )
         for labeled in (True, False)
     ),
-    # 4 GPUs until 04:00 and 8 from there on; one is held all along: 1/4 of the machine, then 1/8
+    # 4 GPUs until 04:00 and 8 from then on; one is held throughout: 1/4 of the machine, then 1/8
     case(
-        "GPUs added at noon as a label says", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST,
+        "GPUs added at noon according to a label", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST,
         relabel("kube_node_labels", "label_nvidia_com_gpu_count=4", "", (0, 4)),
     ),
-    case("GPUs added at noon as uuids say", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST, NO_COUNT),
-    # of a g6.12xlarge only two GPUs show until 04:00: it has four, and two of them are unavailable for 4 h
+    case("GPUs added at noon according to uuids", ONE_OF_EIGHT, ADDED, without(4, 7, 4), FOUR_FIRST, NO_COUNT),
+    # only two GPUs of a g6.12xlarge are visible until 04:00: it has four, and two of them are unavailable for 4 h
     case(
         "an instance type has all its GPUs from the start", held(["w | g6.12xlarge | 0 | 8"]), """
         gpu_count | unallocated unavailable unallocated_cost
         4         |          32           8             38.4""",
         without(2, 3, 4), revalue("kube_node_status_.*", 2, PLAIN, (0, 4)), NO_COUNT,
     ),
-    # one of two GPUs is replaced at 04:00 by one of another model: two GPUs at any time
+    # at 04:00 another model replaces one of two GPUs: two GPUs at any time
     case(
-        "a GPU in the place of another is not one more", held("w=2"), """
+        "a replaced GPU does not count twice", held("w=2"), """
         gpu_model gpu_count | unallocated unallocated_cost
         A30       2         |          16               16""",
         relabel("DCGM_.*", 'UUID=GPU-new modelName="NVIDIA A10"', "UUID=GPU-w-1", (4, END)), NO_COUNT,
     ),
-    # one GPU in four slots until 04:00, in two from there on, and no labels: a slot is a quarter, then a half
+    # one GPU in four slots until 04:00, in two from then on, without labels: a slot is a quarter, then a half
     case(
         "slots that change without labels",
         held(
@@ -158,12 +158,12 @@ CASES = [
         warnings="missing_kube_node_labels\nunknown_capacity_type node w exports no labels",
     ),
     # a machine registers again as `new` at 02:00; `old` stays listed, not ready
-    case("a stale node object is not paid", OLD_AND_NEW, STALE, board("old|new"), warnings=SAME),
+    case("a stale node object costs nothing", OLD_AND_NEW, STALE, board("old|new"), warnings=SAME),
     case(
-        "a stale node object without a status is not paid", OLD_AND_NEW, STALE, board("old|new"),
+        "a stale node object without a status costs nothing", OLD_AND_NEW, STALE, board("old|new"),
         drop("kube_node_status_condition"), warnings=SAME,
     ),
-    # two machines whose mainboards have no uuid are both paid for, also while one is not ready
+    # two machines whose mainboards have no uuid are both charged, also while one is not ready
     *(
         case(
             f"a placeholder uuid proves nothing {number}", held([twin("x", not_ready=[[at(2), at(END)]]), twin("y", start=2)]),
@@ -174,7 +174,7 @@ CASES = [
             "Not-Settable-0123456789abcdef0123456789",
         ))
     ),
-    # two machines were made from one image, and both are ready for hours
+    # two machines from one image are both ready for hours
     case(
         "one uuid of two ready nodes proves nothing",
         held([twin("x", not_ready=[[at(7.5), at(END)]]), twin("y", start=2, not_ready=[[at(7.5), at(END)]])]), BOTH_PAID,
@@ -196,7 +196,7 @@ CASES = [
         relabel("DCGM_.*", "UUID=GPU-of-both"), relabel("kube_node_info", "system_uuid="),
         warnings="shared_machine",
     ),
-    # two clusters without a label to tell them apart both have a node w: it is left out, v is not
+    # two clusters without a distinguishing label both have a node w: w is left out, v is not
     case(
         "two machines of one name are not collected", V_AND_W, """
         node pod | held cost
@@ -204,15 +204,15 @@ CASES = [
         cloud("i-1", "w"), second_w(), warnings="twofold_node node w is two machines",
         gaps="partial 0 8 nodes: two machines have the node name w at once",
     ),
-    # from 05:00 to 06:00 a second machine is w, too
+    # from 05:00 to 06:00 a second machine has the name w
     case(
-        "a name of two machines for an hour leaves out that hour", held("w=1", "a | w | 0 | 0 | 8"), """
+        "a name shared by two machines is left out in that hour", held("w=1", "a | w | 0 | 0 | 8"), """
         node pod | held cost
         w    a   |    7    7""",
         cloud("i-1"), second_w(5, 6), warnings="twofold_node node w is two machines",
         gaps="partial 5 6 nodes: two machines have the node name w at once",
     ),
-    # Neuron cores are numbered on each machine: i-1 and i-2 both have a core 0
+    # Neuron cores are numbered per machine: i-1 and i-2 both have a core 0
     case(
         "numbers of devices prove nothing", TWO_OF_ONE, """
         node | unallocated unallocated_cost
@@ -220,7 +220,7 @@ CASES = [
         w    |           8                8""",
         relabel("DCGM_.*", "UUID= neuroncore=0 __name__=neuroncore_utilization_ratio"),
     ),
-    # both `old` and, from 02:00, `new` measure one GPU: the pod on `new` pays its 4 of 8 hours
+    # `old` and, from 02:00, `new` both measure one GPU: the pod on `new` pays its 4 of 8 hours
     case(
         "the newer of two live objects keeps the machine",
         held([machine("old", 1), machine("new", 1, 2)], "a | new | 0 | 4 | 8"), """
@@ -230,20 +230,20 @@ CASES = [
         new  -   |    0           2    0                2""",
         relabel("DCGM_.*", "UUID=GPU-of-both"), warnings=SAME,
     ),
-    # the node w is deleted at 03:00 and another machine is w from then on
+    # node w is deleted at 03:00, and another machine has the name w from then on
     case(
-        "a node created again is one machine after the other", held("w=1"), """
+        "a node created again is another machine", held("w=1"), """
         node | unallocated unallocated_cost
         w    |           8                8""",
         cloud("i-1", hours=(0, 3)), cloud("i-2", hours=(3, END)),
     ),
-    # from 03:00 to 04:00 series have no cluster label, and stand in the server's own cluster
+    # from 03:00 to 04:00 series have no cluster label and belong to the server's own cluster
     case(
-        "a cluster label lost for an hour is paid once", LABEL_LOST, "pod | held cost\na | 8 8", cloud("i-1"), strays=(3, 4),
+        "a cluster label lost for an hour is charged once", LABEL_LOST, "pod | held cost\na | 8 8", cloud("i-1"), strays=(3, 4),
         gaps="bridged 3 4",
     ),
     case(
-        "a cluster label lost for an hour is paid once stray", LABEL_LOST, "pod | held", series=list,
+        "a cluster label lost for an hour is charged once stray", LABEL_LOST, "pod | held", series=list,
         warnings="shared_machine node w is the same machine as node w of cluster a-cluster-label-lost-for-an-hour-is",
     ),
 ]  # fmt: skip

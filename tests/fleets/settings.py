@@ -1,4 +1,4 @@
-"""What settings of the whole configuration change: how long silences are bridged, what HAMi's bare pods hold, the cost basis."""
+"""Effects of settings of the whole configuration: max_bridge, the default memory of HAMi, the cost basis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BRIDGES = (
     '[coverage]\nmax_bridge = "20m"\n[hami]\ndefault_mem = 6144\n'
     '[team_labels]\npod = "crew"\n[[teams]]\nname = "all"\nnamespaces = ["*"]\n'
 )
-#: Four GPUs are held for a day of which ten hours were not seen; two of them are never used.
+#: Four GPUs are held for a day with ten hours not collected; two of them are never used.
 UNSEEN = fleet(
     24, ["n | p4de.24xlarge | 0 | 24"], ["train | n | 0 1 2 3 | 0 | 24"], "n | 0 1 | 0 | 24",
     ksm_silent=[[at(5), at(15)]],
@@ -26,13 +26,13 @@ ALONE = [case("unseen", UNSEEN, """
     pod   | held active idle
     train |   56     28   28""", series=lambda: scrape(UNSEEN), gaps="not_collected 5 15")]  # fmt: skip
 BRIDGED = [
-    paused("a pause longer than max_bridge is not charged", "23.5", "190", "stopped_node 0.5 h of node box-1 are not charged"),
+    paused("a gap longer than max_bridge is not charged", "23.5", "190", "stopped_node 0.5 h of node box-1 are not charged"),
     held(
-        "silences longer than max_bridge", day((5, 6), (10, 14)), "76 18 8", "760",
+        "gaps longer than max_bridge", day((5, 6), (10, 14)), "76 18 8", "760",
         gaps="not_collected 5 6, not_collected 10 14",
     ),
     case(
-        "each pod is of the team that its own label names",
+        "each pod belongs to the team in its own label",
         alone(
             6, "g6.12xlarge", pod("a", "w", [0], 0, 4, labels={"crew": "red"}), pod("b", "w", [1], 2, 5, labels={"crew": "blue"}),
         ), """
@@ -54,7 +54,7 @@ BRIDGED = [
 
 
 def basis(name: str, table: str, *changes: Edit, **more: Any) -> Any:
-    """A pod with a GPU and half of a node's cores and memory, one without a GPU and with a quarter of them."""
+    """Return a pod with a GPU and half of a node's cores and memory, and a pod without a GPU and with a quarter of them."""
     pods = [
         pod("a", "n", [0], 0, 4, cpu=2, memory_gib=8),
         pod("b", "n", [], 0, 4, "labs", cpu=1, memory_gib=4),
@@ -76,9 +76,9 @@ SPLIT = [
         "capacity and requests of cores and memory from 02h on", "a | 5.16 0\nb | 0.26 0\n- | 0 0.26",
         drop(".*", HOST, hours=(-math.inf, 2)), warnings=NEEDS,
     ),
-    # of 0.90 for the GPU and 0.52 for cores and memory: a quarter of these of node n, and the GPU of node w
+    # 0.90 for the GPU and 0.52 for cores and memory: a quarter of the latter on node n, and the GPU of node w
     case(
-        "a claim leaves cores and memory to pods beside it",
+        "a claim leaves cores and memory to other pods",
         fleet(
             6, [node(name, "g5.xlarge", 0, 6, vcpus=4, memory_gib=16) for name in ("n", "w")],
             [pod("b", "n", [], 0, 6, "labs", cpu=1, memory_gib=4), claiming("c", 0, 6)], {}, cost_basis="scad",
@@ -89,13 +89,13 @@ SPLIT = [
         -   |    0         10.86""",
         given("shared", "gpu-0"),
     ),
-    # percentages under the other name are found by their values
+    # percentages under the other name are detected by their values
     measured(
-        "a setting settles the scale of its own name alone", WHOLE, to_ratio((3, 99)), scale(UTIL, 0.01), drop(ENGINE),
+        "a setting decides the scale of its own metric only", WHOLE, to_ratio((3, 99)), scale(UTIL, 0.01), drop(ENGINE),
         warnings=f"""{NEEDS}
             activity_scale cluster CLUSTER: {RATIO} of 4 GPU(s), on w holds percentages under the name of a ratio: read as percentages; fix: None
         """,  # noqa: E501
     ),
 ]  # fmt: skip
-#: With the basis `node`, the GPU pays all.
+#: With the basis `node`, the GPU pays for everything.
 USUAL = [basis("the GPU pays for cores and memory", "a | 4.8 0", cost_basis="node")]

@@ -1,4 +1,4 @@
-"""What units of resources are worth: claims, what no table lists, families that cannot be split, fractions. Six hours."""
+"""GPU shares of resource units: claims, unlisted resources, indivisible families, fractions. Six hours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = np.arange(at(0), at(6), 60, dtype=np.int64) * 1000
 
 
 def allocated(claim: str, device: str, driver: str = "gpu.nvidia.com", pool: str = "w") -> Series:
-    """kube-state-metrics' series of a device that a claim of namespace train was given."""
+    """Return kube-state-metrics' series of a device allocated to a claim of namespace train."""
     labels = words(f"""
         __name__=kube_resourceclaim_allocation_device_info job=kube-state-metrics instance=10.4.0.30:8080 namespace=train
         resourceclaim={claim} request=gpu driver={driver} pool={pool} device={device}""")
@@ -34,7 +34,7 @@ def claiming(name: str, start: float, end: float, claim: str = "shared") -> dict
 
 
 def exported(series: list[Series]) -> list[Series]:
-    """The exporter names one of a claim's pods, and the claim."""
+    """Add activity whose labels name one of a claim's pods, and the claim."""
     labels = words("""
         __name__=DCGM_FI_DEV_GPU_UTIL job=dcgm-exporter instance=w:9400 UUID=GPU-w-0 Hostname=w namespace=train pod=long
         dra_claim_name=shared dra_claim_namespace=train""")
@@ -44,19 +44,19 @@ def exported(series: list[Series]) -> list[Series]:
 def fraction(
     name: str, numbers: str = "0.5", labels: dict[str, str] | None = None, **more: str
 ) -> dict[str, Any]:
-    """A pod that shares a GPU by an annotation."""
+    """Return a pod that shares a GPU by an annotation."""
     return pod(
         name, "w", [], 0, 4, count=0, annotations={"gpu_fraction": numbers, **more}, labels=labels or {}
     )
 
 
 def held(name: str, described: Fleet, figures: str, *changes: Edit, **more: Any) -> Case:
-    """A case of no more than what pods hold."""
+    """Return a case with only the GPU-hours of pods."""
     rows = [f"{pod} | {hours}" for pod, hours in words(figures).items()]
     return case(name, described, "\n".join(["pod | held", *rows]), *changes, **more)
 
 
-# a claim of six hours that a second pod joins for the first three: 1.5 + 3 and 1.5
+# a second pod joins a claim of six hours for the first three: 1.5 + 3 and 1.5
 SHARED = alone(6, L4, claiming("long", 0, 6), claiming("short", 0, 3), util="w | 0 | 0 | 6")
 SPLIT = "long=4.5 short=1.5"
 
@@ -70,15 +70,15 @@ def unlisted(instance_type: str, worth: str) -> Case:
     if instance_type != L4:
         where |= {"gpus": [], "gfd": False, "dcgm": False}
     nodes = [node("w", L4, 0, 6) | where, "g | g5.xlarge | 0 | 6"]
-    said = f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
+    expected = f"unsupported_resource example_com_npu … 12.0 hours held by 1 pod of train on 1 node … {worth}"
     return held(
         f"an unlisted resource on {instance_type}", fleet(6, nodes, [odd("odd", "example_com_npu", 4, 3)], {}), "",
-        warnings=said,
+        warnings=expected,
     )  # fmt: skip
 
 
 def reserved(labeled: bool) -> Case:
-    """Half of GPU 0 is asked for by an exported fraction, GPU 1 by an annotation of memory that is not exported."""
+    """Return a case with an exported fraction of half of GPU 0 and a memory annotation for GPU 1 that is not exported."""
     groups = [{"runai_gpu_group": f"group-{n}"} if labeled else {} for n in range(2)]
     pods = [
         *(pod(f"reservation-{n}", "w", [n], 0, 4, "kai-resource-reservation", labels=groups[n]) for n in range(2)),
@@ -95,19 +95,19 @@ def reserved(labeled: bool) -> Case:
 
 
 def hami(units: int, labels: dict[str, str], gpus: str, guessed: bool) -> Case:
-    """HAMi offers five virtual GPUs for each on node w; of node b its units alone may tell."""
+    """Return a case with five virtual GPUs of HAMi per GPU on node w; only the units of node b can show its count."""
     part = pod("part", "w", [0], 0, 6, asks={"nvidia_com_gpucores": 30, "nvidia_com_gpumem_percentage": 20})
     nodes = [
         node("w", L4, 0, 6, offers={"nvidia_com_gpu": 20}), node("b", L4, 0, 6, offers={"nvidia_com_gpu": units}, labels=labels)
     ]  # fmt: skip
-    name = f"a pod of HAMi beside {units} units{' with a label' if labels else ''}"
+    name = f"a pod of HAMi next to {units} units{' with a label' if labels else ''}"
     return held(
         name, fleet(6, nodes, [part, "other | b | 0 | 0 | 6"], {}), f"part=1.8 other={gpus}",
         warnings="guessed_share" if guessed else "",
     )  # fmt: skip
 
 
-#: Devices and fraction of an annotation, and the GPUs that it is worth.
+#: Devices and fraction of an annotation, and its value in GPUs.
 CUT = """
 2     | 0.5 | 1
 nan   | 0.5 | 0.5
@@ -121,22 +121,22 @@ inf   | 0.5 | 0.5
 
 
 def cut(devices: str, numbers: str, gpus: float) -> Case:
-    """An annotation of more than a pod can hold, beside a pod with a GPU."""
+    """Return a case with an annotation beyond a pod's limit, next to a pod with a GPU."""
     pods = [fraction("odd", numbers, gpu_fraction_num_devices=devices), "whole | w | 0 | 0 | 4"]
-    said = (
+    expected = (
         {} if (devices, numbers) == ("2", "0.5") else {"guessed_share": f"({4 * gpus:.1f} GPU-hours of 1 pod"}
     )
     if gpus == 4:
-        said["over_allocated"] = ""  # with the other pod
+        expected["over_allocated"] = ""  # with the other pod
     figures = "whole=4" + (f" odd={4 * gpus}" if gpus else "")
-    return held(f"{numbers} of {devices} devices", alone(6, L4, *pods), figures, warnings=said)
+    return held(f"{numbers} of {devices} devices", alone(6, L4, *pods), figures, warnings=expected)
 
 
 CASES = [
-    held("a claim is split among those that run at each moment", SHARED, SPLIT, given("shared", "gpu-0")),
+    held("a claim is split among the running pods", SHARED, SPLIT, given("shared", "gpu-0")),
     held("the exporter's claim holds for all its pods", SHARED, SPLIT, drop("DCGM_.*"), exported),
     held(
-        "a claim that the exporter alone knows may have other pods", SHARED, "long=6",
+        "a claim known to the exporter only may have other pods", SHARED, "long=6",
         drop("DCGM_.*|kube_pod_resourceclaim_info"), exported,
         warnings="unknown_claim_pods namespace train are known from dcgm-exporter only … (6.0 GPU-hours of 1 pod",
     ),
@@ -145,7 +145,7 @@ CASES = [
         "slice=6/7 two=6", given("a", "gpu-1-mig-1g10gb-19-0"), given("b", "gpu-2", "gpu-3"),
     ),
     held(
-        "a claim that nothing ties to a device", alone(6, L4, claiming("lost", 1, 5), claiming("net", 0, 6, "nic")), "",
+        "a claim without a known device", alone(6, L4, claiming("lost", 1, 5), claiming("net", 0, 6, "nic")), "",
         given("nic", "eth-1", driver="dra.net"), warnings="unplaced_claim train … 4.0 GPU-hours of 1 pod",
     ),
     unlisted(L4, "7.20 USD"), unlisted("box.large", "3.00 USD"), unlisted("strange", "without a price"),
@@ -168,7 +168,7 @@ CASES = [
         warnings={"unsplit_resource": tuple(f"huawei_com_ascend310p_{part} … 3.0 GPU-hours" for part in ("4c", "memory"))},
     ),
     case(
-        "virtual devices that nothing else counts",
+        "virtual devices without another count",
         alone(
             6, L4, pod("part", "w", [], 0, 6, count=1, asks={"nvidia_com_gpucores": 50, "nvidia_com_gpumem_percentage": 25}),
             of={**BARE, "offers": {"nvidia_com_gpu": 40}},

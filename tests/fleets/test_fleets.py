@@ -1,4 +1,4 @@
-"""Every fleet's exact figures; days are the sums of their hours; what questions answer agrees with the hours."""
+"""Every fleet's exact figures; days are the sums of their hours; answers agree with the hours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.replay.waste import anatomy, check_waste
 Fleets = Callable[[str], Figures]
 STAGES = Path(__file__).parent / "stages"
 DAY = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, 24)))
-BILLED = "billed-hours-that-were-not-seen-cost-what-the-bill-says"
+BILLED = "billed-hours-not-collected-have-the-cost-of-the-bill"
 CASES = [pytest.param(kind, case, id=case.name) for kind, (cases, *_) in KINDS.items() for case in cases]
 
 
@@ -43,8 +43,8 @@ def test_fleet(kind: str, case: Case, fleets: Fleets) -> None:
 
 
 @pytest.mark.parametrize("kind", PROFILED)
-def test_stages_write_what_they_wrote(kind: str, fleets: Fleets) -> None:
-    """A changed figure is explained by a case above; UPDATE_GOLDEN=1 then writes the sums anew."""
+def test_stages_match_their_stored_sums(kind: str, fleets: Fleets) -> None:
+    """A case above explains a changed figure; UPDATE_GOLDEN=1 then rewrites the sums."""
     check(listed(fleets(kind).stages), STAGES / f"{kind}.txt")
 
 
@@ -73,8 +73,8 @@ def test_every_column_of_a_day_is_the_sum_of_its_hours(daily: str, fleets: Fleet
         assert not [dict(zip(names, row, strict=True)) for row in wrong.fetchmany(6)]
 
 
-def test_gpus_never_used_were_held_as_long_as_was_seen(fleets: Fleets) -> None:
-    """Ten of 24 hours were not seen, and two of four GPUs that are held are never used."""
+def test_gpus_never_used_count_collected_hours_only(fleets: Fleets) -> None:
+    """Ten of 24 hours were not collected, and two of four allocated GPUs are never used."""
     figures = fleets("unseen")
     findings = savings._Scenarios(figures.config, figures.store, DAY).candidates
     (one,) = [finding for finding in findings if finding.kind == "over_requested"]
@@ -82,7 +82,7 @@ def test_gpus_never_used_were_held_as_long_as_was_seen(fleets: Fleets) -> None:
     assert "28.0 of 56.0 GPU-hours on GPUs never used" in one.evidence
 
 
-def test_a_month_is_as_many_hours_as_were_collected_if_they_are_a_week(
+def test_monthly_savings_scale_by_collected_hours_of_at_least_a_week(
     fleets: Fleets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = fleets("unseen")
@@ -99,7 +99,7 @@ def explained(figures: Figures, cluster: str) -> CostExplained:
     return explain_cost(figures.config, figures.store, query, 0)
 
 
-def test_prices_are_of_the_hours_collected(fleets: Fleets) -> None:
+def test_prices_cover_collected_hours_only(fleets: Fleets) -> None:
     (one,) = explained(fleets("unseen"), "unseen").nodes
     hours = [(price.end - price.start).total_seconds() / 3600 for price in one.prices]
     assert hours == [5, 9]
@@ -108,13 +108,13 @@ def test_prices_are_of_the_hours_collected(fleets: Fleets) -> None:
     )
 
 
-def test_a_bill_prices_hours_that_were_not_seen(fleets: Fleets) -> None:
+def test_bill_prices_hours_not_collected(fleets: Fleets) -> None:
     (one,) = explained(fleets("usual"), BILLED).nodes
     assert one.not_collected_cost == Decimal("219.6")
     assert sum((price.end - price.start).total_seconds() for price in one.prices) == 24 * 3600
 
 
-def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, tmp_path: Path) -> None:
+def test_reconciliation_and_focus_match_the_hours(fleets: Fleets, tmp_path: Path) -> None:
     figures = fleets("usual")
     ((missed,),) = figures.store.query("SELECT sum(not_collected_cost) FROM cost_hourly")[1]
     account = reconciliation(figures.config, figures.store, "2026-03")
@@ -126,9 +126,10 @@ def test_the_account_of_the_bill_and_focus_agree_with_the_hours(fleets: Fleets, 
     assert costs["not_collected"] == pytest.approx(float(account.lines["not_collected"]), abs=1e-6)
 
 
-def test_cores_and_memory_without_a_gpu_are_a_bucket_of_waste(fleets: Fleets) -> None:
-    """Cores and memory that a pod without a GPU or no pod holds are 52 cents each for four hours, and 26 each for two; beside
-    a claim, those of a pod are 13 cents and those of no pod 52 in each of five hours.
+def test_cores_and_memory_without_a_gpu_form_a_bucket_of_waste(fleets: Fleets) -> None:
+    """Cores and memory held without a GPU or unallocated cost 52 cents each for four hours, and 26 each for two.
+
+    Next to a claim, a pod's cost 13 cents and unallocated ones 52 in each of five hours.
     """
     figures = fleets("scad")
     period = Period(DAY.start, DAY.start + timedelta(hours=5))
@@ -140,7 +141,7 @@ def test_cores_and_memory_without_a_gpu_are_a_bucket_of_waste(fleets: Fleets) ->
     check_waste(figures.config, figures.store, period)
 
 
-def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fleets, tmp_path: Path) -> None:
+def test_configured_server_without_answers_is_a_gap(fleets: Fleets, tmp_path: Path) -> None:
     figures = fleets("unseen")
     path = figures.config.path
     assert path is not None
@@ -160,10 +161,10 @@ def test_a_server_that_never_answered_is_missed_once_it_is_configured(fleets: Fl
     clusters = set()
     clusters = missed()
     assert missed('cluster = "b"') == {"b"}
-    assert missed('name = "c"') == set()  # nor did any other that is configured answer
+    assert missed('name = "c"') == set()  # nor did any other configured server answer
     assert missed('name = "replay"', f'name = "c"\ncluster = "{min(clusters)}"') == {"http://127.0.0.1:9"}
 
 
-def test_a_pod_waits_until_it_is_bound(fleets: Fleets) -> None:
+def test_pod_waits_until_it_is_bound(fleets: Fleets) -> None:
     rows = "SELECT pod, gpus, from_ms, to_ms FROM pending_pods WHERE cluster = 'a-pod-that-waits-for-a-node'"
     assert fleets("usual").store.query(rows)[1] == [("a", 1.0, at(1) * 1000, (at(2) + 20) * 1000)]

@@ -1,4 +1,4 @@
-"""What the program answers and what its engine makes of fleets, held as it is: no change of the code may move it unseen.
+"""Frozen answers of the program and frozen results of its engine: no code change may alter them unnoticed.
 
-The world in which it answers stands still: the clock, the program's version and the price catalog are this package's own.
+The answers come from a fixed environment: this package has its own clock, program version and price catalog.
 """

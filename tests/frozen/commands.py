@@ -1,4 +1,4 @@
-"""What is asked of the fleets: by name, each answer a golden of that name in every format that its command has."""
+"""Commands run on the fleets, by name; each has a golden of that name in every format of the command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpucost.cli.app import app
 from tests.text_tables import text_rows
 
 _PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
-#: Neither offers formats; what they print is told in tests of their own, and the demo's figures in those of README and docs.
-# of lakes tests/unit/test_lake.py asks
+#: Commands without formats; other tests cover their output, and tests of README and docs the demo's figures.
+# tests/unit/test_lake.py covers lakes
 ELSEWHERE = set(
     """demo
 export chart
@@ -128,7 +128,7 @@ collect-gcp        | collect gcp gcp.jsonl --store new.duckdb
 collect-azure      | collect azure azure.csv --store new.duckdb
 """)
 )
-#: Those that the fast tests ask at a terminal; the slow ones ask them without one, too, where tables have any width.
+#: Commands that the fast tests run at a terminal; the slow tests also run them without one, with tables of any width.
 QUICK = {
     "estimated": {
         "report-by", "waste", "diff", "budget-check", "explain-team", "prices-gpu", "unit-epoch", "queue", "sql", "config-show",
@@ -136,9 +136,9 @@ QUICK = {
     },
     "billed": {"report", "reconcile", "explain-node"},
 }  # fmt: skip
-#: Those whose JSON the fast tests leave to the slow ones: they take seconds, and others show the same figures.
+#: Commands whose JSON only the slow tests check: it takes seconds, and others show the same figures.
 SLOW_JSON = {"store-check", "findings-top"}
-#: Wrong ways to call a command, with the words that make them wrong.
+#: Invalid command lines.
 WRONG = """
 nonsense
 report --colour
@@ -198,7 +198,7 @@ demo --keep .
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: what is asked of which fleet, and how it is to be written."""
+    """One answer: fleet, command and output format."""
 
     fleet: str
     name: str
@@ -206,7 +206,7 @@ class Answer:
 
     @property
     def words(self) -> list[str]:
-        """The command as it is called; without a format it writes for people."""
+        """The command line; without a format, the output is for people."""
         given = shlex.split({"estimated": ESTIMATED, "billed": BILLED}[self.fleet][self.name])
         if self.format in ("terminal", "pipe", "only"):
             return given
@@ -224,10 +224,10 @@ class Answer:
 
 
 def answers() -> list[Answer]:
-    """All that is asked."""
+    """Return all answers."""
     found = []
-    for fleet, asked in (("estimated", ESTIMATED), ("billed", BILLED)):
-        for name, command in asked.items():
+    for fleet, commands in (("estimated", ESTIMATED), ("billed", BILLED)):
+        for name, command in commands.items():
             words = shlex.split(command)
             ways = [] if "--format" in words or "--example" in words else formats().get(command_of(words), [])
             ways = [way for way in ways if way not in ("table", "focus")]
@@ -238,7 +238,7 @@ def answers() -> list[Answer]:
 
 @cache
 def formats() -> dict[str, list[str]]:
-    """By command the formats that it offers, as docs/commands.md has them, which is held against the program."""
+    """Return the formats of each command from docs/commands.md, which other tests compare with the program."""
     found = {}
     for section in _PAGE.read_text(encoding="utf-8").split("\n## gpucost ")[1:]:
         choices = re.search(r"`--format <(.+?)>`", section)
@@ -248,7 +248,7 @@ def formats() -> dict[str, list[str]]:
 
 
 def command_of(words: list[str]) -> str:
-    """The command that is called: `whatif spot`, say."""
+    """Return the name of the command, such as `whatif spot`."""
     at = _program()
     path = []
     for word in words:
@@ -262,7 +262,7 @@ def command_of(words: list[str]) -> str:
 
 
 def all_commands() -> set[str]:
-    """Every command of the program that does something, by what is called."""
+    """Return the names of all commands of the program, without groups."""
 
     def leaves(at: Any, path: list[str]) -> list[str]:
         if not hasattr(at, "commands"):

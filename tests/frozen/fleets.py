@@ -1,6 +1,6 @@
-"""The two fleets that are asked: two weeks of one whose prices are estimates, with all that commands tell of, and a billed one.
+"""The two fleets of the frozen answers: two weeks with estimated prices and all kinds of data, and a billed one.
 
-Each is a folder with a configuration, its store, and the files that commands are given. Stores are attributed when they are made.
+Each is a folder with a configuration, an attributed store, and the input files of commands.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ JOBS = """JobID|JobIDRaw|JobName|Cluster|Account|User|State|Submit|Start|End|Ela
 NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gres=gpu:a100:4 Partitions=gpu State=IDLE\n"
 
 
-#: What commands of the first fleet are given.
+#: Input files of the first fleet's commands.
 FILES = {
     "gpucost.toml": ESTIMATED_CONFIG, "broken.toml": "[idle]\nthreshold = 5\n", "onprem.toml": ONPREM, "plan.toml": PLAN,
     "epochs.csv": EPOCHS, "jobs.psv": JOBS, "nodes.txt": NODES,
@@ -122,7 +122,7 @@ FILES = {
 
 
 def estimated(folder: Path) -> None:
-    """Two weeks in two clusters: training, serving, notebooks, spot nodes, a dear day, work done and queues; no bill."""
+    """Make two weeks of two clusters: training, serving, notebooks, spot nodes, an expensive day, work and queues; no bill."""
     for name, text in FILES.items():
         write(folder, name, text)
     write_book(folder, (line for line in BOOK if "p5." not in line))
@@ -138,14 +138,14 @@ def estimated(folder: Path) -> None:
 
 
 def billed(folder: Path) -> None:
-    """Three machines over two days, and their bill: spot, a savings plan, a reservation, on demand."""
+    """Make three machines over two days, and their bill: spot, a savings plan, a reservation, on demand."""
     write(folder, "gpucost.toml", BILLED_CONFIG + SIGNED)
     write(folder, "unsigned.toml", BILLED_CONFIG)
     write_book(folder)
     described = machines("p4de.24xlarge")
-    told = list(charges(described, rate, booting=600))
-    write(folder, "cur.csv", bill_files.aws_cur(told))
-    write(folder, "focus.csv", bill_files.focus(told))
+    charged = list(charges(described, rate, booting=600))
+    write(folder, "cur.csv", bill_files.aws_cur(charged))
+    write(folder, "focus.csv", bill_files.focus(charged))
     write(folder, "gcp.jsonl", bill_files.gcp_jsonl(list(charges(machines("a2-highgpu-2g"), rate))))
     write(
         folder,
@@ -157,7 +157,7 @@ def billed(folder: Path) -> None:
     for error in collect_bills(store, [LocalTree(folder / "cur.csv")], "aws").errors:
         raise error
     with store.write() as con:
-        # a path of this machine's, which FOCUS files tell, and of those the digests in a bundle's index
+        # a local path would enter FOCUS files, and so their digests in a bundle's index
         change_bill_rows(con, "UPDATE bill_rows SET source_file = 'cur.csv'")
     pipeline.attribute(config, store)
 
@@ -173,7 +173,7 @@ def write(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, encoding="utf-8")
 
 
-#: Name, type, from hour, to hour, how it is bought, cluster.
+#: Name, type, from hour, to hour, capacity type, cluster.
 NODES_UP = """
 train  | p4de.24xlarge |   0   | 336 | on_demand | main
 spot-1 | p4de.24xlarge |  20   | 200 | spot      | main
@@ -183,7 +183,7 @@ dev    | g6.12xlarge   |  12   | 336 | on_demand | main
 dear   | p5.48xlarge   | 264   | 282 | on_demand | main
 west   | a2-highgpu-2g |   0   | 336 | on_demand | west
 """
-#: Name, node, how many GPUs from which on, from hour, to hour, how busy they are, whose it is.
+#: Name, node, GPU count, first GPU, from hour, to hour, utilization, owner.
 PODS_HELD = """
 run-a-0     | train  | 8 | 0 |   1 |  60    | 77 | train | Job/run-a
 run-b-0     | train  | 8 | 0 |  70 | 150.25 |  3 | train | Job/run-b
@@ -234,7 +234,7 @@ def _two_weeks() -> Fleet:
     return fleet(HOURS, nodes, pods, util, scrape=900, cluster_label=True)
 
 
-#: What is counted for each answer of a chat model: mapping, how much, and a label.
+#: Counters per answer of a chat model: mapping, increase, and a label.
 CHAT = """
 vllm-requests          | 0.97 | finished_reason=stop
 vllm-requests          | 0.03 | finished_reason=abort
@@ -251,11 +251,11 @@ sweep-3 | parent | sweep-3 | FAILED   | 101 | 199 | train | Job/sweep-3 | 1.99
 
 
 def _work(store: Store) -> None:
-    """Epochs counted in a training pod, requests and tokens of a chat model, and a sweep that a tracker kept."""
+    """Load epochs of a training pod, requests and tokens of a chat model, and a sweep from a tracker."""
     units = {unit.name: unit for unit in ready_made()}
     scraped = words("namespace=train pod=run-a-0 instance=run-a-0:9100")
     epochs = [(hour, float(hour // 6)) for hour in range(2, 60, 2)]
-    told = [(series_of(units["training-epochs"], scraped, "main"), epochs)]
+    counters = [(series_of(units["training-epochs"], scraped, "main"), epochs)]
     for number in range(3):
         done = [(hour, 4000.0 * hour + 1000 * number) for hour in range(0, HOURS, 2)]
         for mapping, each, reason in text_rows(CHAT):
@@ -263,8 +263,8 @@ def _work(store: Store) -> None:
                 f"{reason} namespace=serve pod=chat-5d8-{number} instance=chat-{number}:8000 model_name=llama-3-8b"
             )
             points = [(hour, math.floor(value * float(each))) for hour, value in done]
-            told.append((series_of(units[mapping], labels, "main"), points))
-    put(store, told, HOURS)
+            counters.append((series_of(units[mapping], labels, "main"), points))
+    put(store, counters, HOURS)
     found = [
         ProgressRun(
             run, parent, "sweep", name, status, at(float(start)) * 1000, at(float(end)) * 1000, "", namespace, "", workload, 0.0,
@@ -277,7 +277,7 @@ def _work(store: Store) -> None:
 
 
 def _queues() -> list[Series]:
-    """A ClusterQueue of 8 GPUs that borrows by day, and in which jobs wait."""
+    """Return a ClusterQueue with 8 GPUs that borrows by day, and with waiting jobs."""
     hours = np.arange(0, HOURS, 0.5)
     times = (at(0) + hours * 3600).astype(np.int64) * 1000
     is_day = (hours % 24 >= 8) & (hours % 24 < 20)

@@ -1,6 +1,6 @@
-"""Every command's answer, in every format, character by character: exit code, stdout, stderr and the files that it wrote.
+"""Every command's exact answer in every format: exit code, stdout, stderr and written files.
 
-UPDATE_GOLDEN=1 writes the goldens anew. A change of presentation belongs into the list of such changes, a changed figure nowhere.
+UPDATE_GOLDEN=1 rewrites the goldens. List each change of presentation; figures must not change.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ GOLDEN = Path(__file__).parent / "answers"
 WIDTH = "100"
 _LARGEST = 60_000
 _TEMPORARY = "/tmp"  # noqa: S108
-#: As long as the folder that commands run in, so that tables are as wide.
+#: As long as the path of the folder in which commands run, so that tables have the same width.
 _PLACE = f"{_TEMPORARY}/frozen-________"
 
 
 class Fleet:
-    """A folder that a fleet's commands run in, made anew where one of them has changed it."""
+    """The folder in which a fleet's commands run, restored after a command changed it."""
 
     def __init__(self, made: Path) -> None:
         self.made = made
@@ -53,14 +53,14 @@ class Fleet:
         self._refill()
 
     def new_files(self) -> list[Path]:
-        """What a command wrote, besides stores."""
+        """Return the files that a command wrote, except stores."""
         there = {path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_file()}
         return sorted(
             path for path in there if not (self.made / path).exists() and ".duckdb" not in path.name
         )
 
     def restore(self) -> None:
-        """Puts everything back as it was made; cheap where nothing was written."""
+        """Restore the original state; fast if no file changed."""
         if self._stamps() != self._stamps_before:
             self._refill()
 
@@ -79,7 +79,7 @@ class Fleet:
 
 @contextmanager
 def alone() -> Iterator[pytest.MonkeyPatch]:
-    """A world that stands still, in which findings are asked once and the environment says nothing."""
+    """Yield a fixed world with findings computed once and without environment variables."""
     with standing_still() as patch:
         ask_findings_once(patch)
         for name in os.environ:
@@ -87,7 +87,7 @@ def alone() -> Iterator[pytest.MonkeyPatch]:
                 ("GPUCOST_", "PROMETHEUS_", "KUBERNETES_", "XDG_", "AWS_", "GOOGLE_", "AZURE_", "NO_COLOR")
             ):
                 patch.delenv(name)
-        patch.setenv("XDG_CACHE_HOME", "/dev/null")  # which stores were checked is no answer
+        patch.setenv("XDG_CACHE_HOME", "/dev/null")  # records of checked stores are not part of an answer
         yield patch
 
 
@@ -99,7 +99,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet
 
 @contextmanager
 def made_once(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
-    """The folders by fleet; what they are copied from is made once."""
+    """Yield the folders by fleet, copied from originals that are made once."""
     found = {name: Fleet(made(tmp_path_factory, f"{kind}-{name}", make)) for name, make in FLEETS.items()}
     yield found
     for fleet in found.values():
@@ -107,10 +107,10 @@ def made_once(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
 
 
 def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: str | None = WIDTH) -> str:
-    """What is called and what comes of it: the command on top, then exit code, stdout, stderr and files."""
+    """Run a command and return its record: the command line, exit code, stdout, stderr and files."""
     monkeypatch.chdir(fleet.folder)
     monkeypatch.setenv("HOME", str(fleet.folder))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # where no gpucost of this machine's is
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # without an installed gpucost
     if width:
         monkeypatch.setenv("COLUMNS", width)
     result = CliRunner().invoke(app, words, prog_name="gpucost")
@@ -126,13 +126,13 @@ def run(fleet: Fleet, words: list[str], monkeypatch: pytest.MonkeyPatch, width: 
         .replace(str(fleet.folder), _PLACE)
         .replace(str(PRICING), "pricing")
     )
-    # how large a file gets is DuckDB's affair
+    # DuckDB decides the size of a file
     text = re.sub(r"(?m)^size     .*", "size     of the file", text)
     return re.sub(r'("(?:wal_)?size"): \d+', r"\1: 0", text)
 
 
 def shown(file: Path) -> str:
-    """A file as a golden holds it: rows of Parquet, pages without scripts and styles, and digests of what is long."""
+    """Return a file's text for a golden: rows of Parquet, pages without scripts and styles, digests of long texts."""
     if file.suffix == ".parquet":
         table = duckdb.read_parquet(str(file))
         head = ", ".join(f"{name} {kind}" for name, kind in zip(table.columns, table.types, strict=True))
@@ -145,7 +145,7 @@ def shown(file: Path) -> str:
 
 
 def cut(text: str) -> str:
-    """The text, or of a long one its beginning and digest."""
+    """Return the text, or the beginning and digest of a long one."""
     if len(text) < _LARGEST:
         return text
     return f"{text[:2000]}\n… {len(text):,} characters, digest {digest(text)}\n"
@@ -156,7 +156,7 @@ def digest(text: str) -> str:
 
 
 def check(text: str, golden: Path) -> None:
-    """Holds the text against the golden, or writes that anew."""
+    """Compare the text with the golden, or rewrite the golden."""
     if os.environ.get("UPDATE_GOLDEN"):
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")
@@ -167,17 +167,17 @@ def check(text: str, golden: Path) -> None:
     "answer",
     [pytest.param(one, id=str(one), marks=[] if one.is_quick else [pytest.mark.ci]) for one in answers()],
 )
-def test_an_answer_is_what_it_was(
+def test_answer_matches_its_golden(
     answer: Answer, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     width = None if answer.format == "pipe" else WIDTH
     check(run(fleets[answer.fleet], answer.words, monkeypatch, width), GOLDEN / f"{answer}.txt")
 
 
-def test_wrong_usage_is_what_it_was(fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [run(fleets["estimated"], shlex.split(words), monkeypatch) for words in WRONG]
-    assert not [text for text in told if "-- exit code 0\n" in text or "defect" in text]
-    check("\n".join(told), GOLDEN / "wrong-usage.txt")
+def test_wrong_usage_matches_its_golden(fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = [run(fleets["estimated"], shlex.split(words), monkeypatch) for words in WRONG]
+    assert not [text for text in outputs if "-- exit code 0\n" in text or "defect" in text]
+    check("\n".join(outputs), GOLDEN / "wrong-usage.txt")
 
 
 @pytest.mark.ci
@@ -185,25 +185,25 @@ def test_wrong_usage_is_what_it_was(fleets: dict[str, Fleet], monkeypatch: pytes
     ("name", "options"),
     [("missing-store", "--store missing.duckdb"), ("broken-config", "--config broken.toml")],
 )
-def test_every_command_says_what_it_misses(
+def test_every_command_reports_missing_store_and_broken_config(
     name: str, options: str, fleets: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option = options.split()[0]
-    asked = {}
+    commands = {}
     for words in (ESTIMATED | BILLED).values():
         if option not in words:
-            asked.setdefault(command_of(shlex.split(words)), words)
-    told = []
-    for command in sorted(asked):
-        text = run(fleets["estimated"], [*shlex.split(asked[command]), *options.split()], monkeypatch)
+            commands.setdefault(command_of(shlex.split(words)), words)
+    outputs = []
+    for command in sorted(commands):
+        text = run(fleets["estimated"], [*shlex.split(commands[command]), *options.split()], monkeypatch)
         if f"No such option: {option}" not in text:
-            told.append(cut(text))
-    check("\n".join(told), GOLDEN / f"{name}.txt")
+            outputs.append(cut(text))
+    check("\n".join(outputs), GOLDEN / f"{name}.txt")
 
 
-def test_every_command_is_asked() -> None:
-    asked = {command_of(shlex.split(words)) for words in (*ESTIMATED.values(), *BILLED.values())}
-    assert asked == all_commands() - ELSEWHERE
+def test_every_command_has_a_golden() -> None:
+    commands = {command_of(shlex.split(words)) for words in (*ESTIMATED.values(), *BILLED.values())}
+    assert commands == all_commands() - ELSEWHERE
     goldens = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*.txt")}
     assert goldens == {f"{one}.txt" for one in answers()} | {
         "wrong-usage.txt",

@@ -1,4 +1,4 @@
-"""Each .sql file's first lines say which tables it reads and writes: held against what DuckDB's own parser finds in it."""
+"""The tables read and written in each .sql file's header match the statements, according to DuckDB's own parser."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import gpucost
 
 PACKAGE = Path(gpucost.__file__).parent
 _TOKEN = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"[^\"]*\"|[A-Za-z_$][\w$]*|\s+|.", re.DOTALL)
-#: What is changed where it lies is not read, as far as anybody else has to have written it before.
+#: A table changed in place does not count as read.
 _CHANGED = "SELECT * FROM (VALUES (1)) AS changed "
 _NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_]+)?")
 
 
 def words(statement: str) -> list[tuple[int, str]]:
-    """The statement's tokens without comments, each with how many parentheses it stands in."""
+    """Return the statement's tokens without comments, each with its depth of parentheses."""
     depth, found = 0, []
     for piece in _TOKEN.findall(statement):
         depth -= piece == ")"
@@ -32,7 +32,7 @@ def words(statement: str) -> list[tuple[int, str]]:
 
 
 def split(statement: str, *keywords: str) -> list[str]:
-    """The statement cut at the first of each keyword, in this order, that stands in no parentheses."""
+    """Split the statement at the first occurrence of each keyword, in this order, outside of parentheses."""
     parts, sought = [""], list(keywords)
     for depth, token in words(statement):
         if depth == 0 and sought and token.upper() in sought:
@@ -44,7 +44,7 @@ def split(statement: str, *keywords: str) -> list[str]:
 
 @dataclass
 class Touched:
-    """What statements touch: the tables that they read, what they make, what they write besides, and the functions they call."""
+    """Tables that statements read, create and change, and the functions they call."""
 
     reads: set[str] = field(default_factory=set)
     makes: set[str] = field(default_factory=set)
@@ -57,7 +57,7 @@ class Touched:
 
 
 def statement_of(text: str, touched: Touched) -> str:
-    """Notes what a statement writes; returns a query that reads what it reads, or nothing."""
+    """Note the tables that a statement writes; return a query that reads the same tables, or an empty text."""
     text = re.sub(r"(?i)\bWITH NO DATA\b", "", "".join(token for _, token in words(text))).strip().rstrip(";")
     head = re.sub(r"\s+", " ", text)
     name = r"(?:\w+\.)?(\w+)"
@@ -95,7 +95,7 @@ def statement_of(text: str, touched: Touched) -> str:
 
 
 def touched_by(con: duckdb.DuckDBPyConnection, path: Path) -> Touched:
-    """What a file's statements touch together."""
+    """Return the tables and functions of all statements of a file."""
     found = Touched()
     for statement in duckdb.extract_statements(path.read_text(encoding="utf-8")):
         made = set(found.makes)
@@ -111,7 +111,7 @@ def touched_by(con: duckdb.DuckDBPyConnection, path: Path) -> Touched:
 
 
 def _read(node: Any, known: frozenset[str], tables: set[str], functions: set[str]) -> None:
-    """Collects the tables that a parsed query names, but those of its own WITH, and the functions that it calls."""
+    """Collect the tables of a parsed query, except the ones in its own WITH, and the functions that it calls."""
     if isinstance(node, list):
         for one in node:
             _read(one, known, tables, functions)
@@ -130,7 +130,7 @@ def _read(node: Any, known: frozenset[str], tables: set[str], functions: set[str
 
 
 def header(path: Path) -> tuple[set[str], set[str]]:
-    """The names of tables and macros that a file's first lines list as read, and as written."""
+    """Return the tables and macros that a file's header lists as read, and as written."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert [line.partition(":")[0] for line in lines[:3]] == ["-- reads", "-- writes", "-- invariant"], path
     read, written = (re.sub(r"\([^)]*\)", "", line.partition(":")[2]) for line in lines[:2])
@@ -144,20 +144,20 @@ def header(path: Path) -> tuple[set[str], set[str]]:
 
 
 def _names(clause: str) -> Iterator[str]:
-    """The names at the beginning of a clause, of tables or of their columns: `nodes.zone, pods: what …` names nodes and pods."""
+    """Yield the tables named at the beginning of a clause: nodes and pods in `nodes.zone, pods: …`."""
     for item in clause.partition(":")[0].split(", "):
         if not _NAME.fullmatch(item.strip()) or item.strip() == "nothing":
             return
         yield item.strip().partition(".")[0]
 
 
-def test_headers_say_what_their_statements_read_and_write() -> None:
+def test_headers_list_the_tables_their_statements_read_and_write() -> None:
     wrong = []
     with duckdb.connect() as con:
         for path in sorted(PACKAGE.rglob("*.sql")):
             touched = touched_by(con, path)
             reads, writes = header(path)
-            # what is changed where it lies may be named as read, and so may a macro
+            # a table changed in place may be listed as read, and so may a macro
             more = reads - touched.reads - touched.changes - touched.calls
             differences = {
                 "reads": (touched.reads - reads, more),

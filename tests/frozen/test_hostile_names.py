@@ -1,7 +1,7 @@
-"""Every command's answer, in every text format, about fleets whose names come from somebody who means harm.
+"""Every command's answer, in every text format, about fleets with hostile names.
 
-All that names anything carries what terminals obey, readers do not see, and Markdown, HTML, CSV, YAML, shells and templates run:
-labels of metrics, files of the configuration and of work, the bill. The commands still do what they do of other names.
+All names contain terminal control codes, invisible characters, and active content of Markdown, HTML, CSV, YAML, shells and
+templates: labels of metrics, files of the configuration and of work, the bill. The commands still work as with other names.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ HARM = (
     "\x1b]8;;https://evil.example\x1b\\\x1b]52;c;eA==\x07\x1b[2J\x08\r\x9b1m\u202e\u2066\u200d\u200b\ufeff\xad\u2028\U000e0001\U000e0041\ufe0f"
     "|`<script>alert(1)</script><!channel>\"'{{7*7}}{%x%}${x}$(x)\\\n\t*_[a](javascript:b)" + "n" * 300
 )
-#: A lake has folders of clusters, and a file system no longer names.
+#: A lake has a folder per cluster, and file systems limit the length of names.
 OF_CLUSTERS = "\x1b[2J\x07\r\u202e\u200b\U000e0041|`<script>\"'/../$(x)\n"
-#: Begins as a formula does.
+#: Begins like a formula.
 BEGINNING = "=cmd|"
 NAMES = """
     node Hostname namespace pod created_by_name owner_name cluster_queue cohort flavor exported_namespace exported_pod model_name
     label_team instance"""
-#: What is said of machines has to fit catalogs and the bill: of these values only.
+#: Facts of machines must match catalogs and the bill, so only these values are changed.
 FACTS = {"NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3", "europe-west4-a"}
-#: Names of the two fleets in the words of commands.
+#: Names of the two fleets in command lines.
 CALLED = ["research", "train", "serve", "n1", "run-a"]
 
 
@@ -84,13 +84,13 @@ def harmful_run(run: ProgressRun) -> ProgressRun:
 
 
 def harmful_word(word: str) -> str:
-    """A word of a command where it is the name of something."""
+    """Return a word of a command, made harmful if it is a name."""
     kind, slash, name = word.rpartition("/")
     return f"{kind}{slash}{harmful(name)}" if name in CALLED or (slash and kind.isalpha()) else word
 
 
 def harmful_config(text: str) -> str:
-    """Names of teams, budgets and rules, and what begins the namespaces that they list."""
+    """Change names of teams, budgets and rules, and the prefixes of the namespaces that they list."""
 
     def changed(found: re.Match[str]) -> str:
         key, names = found.groups()
@@ -103,7 +103,7 @@ def harmful_config(text: str) -> str:
 
 
 def rewritten(text: str, changed: Callable[[str, str], str]) -> str:
-    """A CSV file whose cells below the first row are changed, by column and value."""
+    """Change the cells of a CSV file below the first row, by column and value."""
     head, *rows = csv.reader(io.StringIO(text))
     target = io.StringIO()
     csv.writer(target).writerows([head, *(map(changed, head, row) for row in rows)])
@@ -111,7 +111,7 @@ def rewritten(text: str, changed: Callable[[str, str], str]) -> str:
 
 
 def harmful_cell(column: str, cell: str) -> str:
-    """Descriptions, products, tags and names of a bill; not what says which machine a charge is for, and what it costs."""
+    """Change descriptions, products, tags and names of a bill, but not the machine and cost of a charge."""
     if not re.search("(?i)description|product_?name|tag|resourcename|invoice", column):
         return cell
     return json.dumps({harmful("k"): harmful("v")}) if cell.startswith("{") else harmful(cell)
@@ -133,21 +133,21 @@ def harmful_file(name: str, text: str) -> str:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fleet]]:
     def harm(name: str, at: int, change: Callable[..., Any]) -> None:
-        """Changes one argument of a function that the fleets are made with."""
+        """Change one argument of a function that makes the fleets."""
         own = getattr(fleets, name)
         patch.setattr(fleets, name, lambda *a, **how: own(*a[:at], change(*a[: at + 1]), *a[at + 1 :], **how))
 
     with alone() as patch:
         harm("load", 1, lambda _, series: map(harmful_labels, series))
         harm("write", 2, lambda _, name, text: harmful_file(name, text))
-        harm("put", 1, lambda _, told: [(harmful_series(one), values) for one, values in told])
+        harm("put", 1, lambda _, counters: [(harmful_series(one), values) for one, values in counters])
         harm("load_runs", 3, lambda *_: list(map(harmful_run, _[3])))
         with made_once("hostile", tmp_path_factory) as found:
             yield found
 
 
 class _Page(html.parser.HTMLParser):
-    """What a page runs, and what it shows."""
+    """The scripts and the visible text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class _Page(html.parser.HTMLParser):
 
 
 def check(text: str, kind: str) -> None:
-    """Whether a text that people or programs are given is what it should be, whatever names are in it."""
+    """Check that an output text is safe and valid in its format, with any names."""
     if kind == "metrics":
         label = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
         assert re.fullmatch(rf"(?:(?:#.*|[a-z_]+\{{{label}(?:,{label})*\}} \S+|[a-z_]+ \S+)\n)+", text)
@@ -197,13 +197,13 @@ KINDS = columns("""
 """)
 
 
-# Parquet holds names as they are
+# Parquet contains names unchanged
 ANSWERS = [one for one in answers() if one.format != "parquet"]
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of four hours in which all that can be named is named to do harm."""
+    """Make a store of four hours with hostile names only."""
     fleet = report_fleet.Fleet()
     cluster = harmful("prod", OF_CLUSTERS)
     fleet.node(1, harmful("n1"), harmful("A100"), 8, "on_demand", "24.48", cluster=cluster)
@@ -231,7 +231,7 @@ terminal | sql 'from allocations'
 
 @pytest.mark.usefixtures("in_an_empty_folder")
 @pytest.mark.parametrize(("kind", "words"), text_rows(CHEAP))
-def test_hostile_names_of_a_small_store_do_nothing(
+def test_hostile_names_of_a_small_store_are_harmless(
     kind: str, words: str, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
@@ -243,7 +243,7 @@ def test_hostile_names_of_a_small_store_do_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
-def test_hostile_names_do_nothing(
+def test_hostile_names_are_harmless(
     answer: Answer, made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = made[answer.fleet]
@@ -262,7 +262,7 @@ def test_hostile_names_do_nothing(
             rf"\b(?:{'|'.join(CALLED)})\b",
             expected.string.partition("-- stdout")[2].partition("-- stderr")[0],
         ):
-            assert BEGINNING[:4] in result.stdout, f"nothing shows {names[0]}"
+            assert BEGINNING[:4] in result.stdout, f"{names[0]} is missing"
         check(result.stderr, "terminal")
         check(result.stdout, KINDS.get(answer.name, answer.format) if result.stdout else "")
         for name, path in files.items():
@@ -288,8 +288,8 @@ billed    | collect aws cur.csv --store new.duckdb
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fleet", "words"), text_rows(AT_A_TERMINAL))
-def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:
-    """With colors and a changing line of what is being done, which are all that the terminal is told."""
+def test_terminal_executes_no_name(fleet: str, words: str, made: dict[str, Fleet], tmp_path: Path) -> None:
+    """The terminal receives colors and a changing status line, and no other control codes."""
     script = tmp_path / "script.py"
     script.write_text(
         "from gpucost.cli import output, main\noutput.Waiting._AFTER_SECONDS = 0\nmain.main()\n"
@@ -301,15 +301,15 @@ def test_a_terminal_obeys_no_name(fleet: str, words: str, made: dict[str, Fleet]
         stdout=ours, stderr=ours, cwd=place.folder, env=os.environ | {"TERM": "xterm", "COLUMNS": "300"},
     )  # fmt: skip
     os.close(ours)
-    told = b""
-    with suppress(OSError):  # the terminal is gone with the program
+    output = b""
+    with suppress(OSError):  # the terminal closes with the program
         while part := os.read(terminal, 65536):
-            told += part
+            output += part
     os.close(terminal)
     place.restore()
-    assert done.wait() == 0, told
-    # the carriage returns are those of the changing line; names have none without what else is in HARM
-    text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", told.decode())
+    assert done.wait() == 0, output
+    # only the status line has carriage returns; a name would also have the rest of HARM
+    text = re.sub(r"\r|\x1b\[(?:[0-9;]*m|[12]?K|1A|\?25[hl])", "", output.decode())
     assert not hidden(text) and (BEGINNING[:4] in text or words.startswith("collect"))
 
 
@@ -326,7 +326,7 @@ open --no-browser --month 2026-03 -o page.html
 
 
 @pytest.mark.slow
-def test_lakes_and_pages_do_nothing_either(
+def test_hostile_names_in_lakes_and_pages_are_harmless(
     made: dict[str, Fleet], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fleet = made["estimated"]

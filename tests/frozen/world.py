@@ -1,4 +1,4 @@
-"""A world that stands still: the moment, the program's version and the price catalog are always the same."""
+"""A fixed environment: the clock, the program's version and the price catalog never change."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gpucost import resources
 
 NOW = datetime(2026, 4, 2, 9, 30, tzinfo=UTC)
 VERSION = "9.9.9"
-#: The facts of GPUs as of November 2026, and the prices of a few machines. They are never brought up to date.
+#: Facts of GPUs as of November 2026, and prices of a few machines. They are never updated.
 PRICING = Path(__file__).parent / "pricing"
 
 
 @contextmanager
 def standing_still() -> Iterator[pytest.MonkeyPatch]:
-    """Until the block ends it is NOW, and the program is of VERSION and reads PRICING."""
+    """Fix the time at NOW, the program's version at VERSION and its catalog at PRICING for the block."""
     find, version = resources._find, gpucost.__version__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resources, "_find", lambda name: PRICING if name == "pricing" else find(name))
-        # Whoever imported the class, wherever: `now` is replaced in the class itself, which Python offers no other way to.
+        # Many modules have imported the class, so `now` is replaced in the class itself; Python offers no other way.
         patch.setitem(gc.get_referents(datetime.__dict__)[0], "now", staticmethod(_now))
         _changed(VERSION)
         yield patch
@@ -40,7 +40,7 @@ def _now(tz: tzinfo | None = None) -> datetime:
 
 
 def _changed(version: str) -> None:
-    """Lets every module know of the version, and forget what it read of another catalog or clock."""
+    """Set the version in every module, and clear data cached from another catalog or clock."""
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime))
     for module in _modules():
         if hasattr(module, "__version__"):
@@ -49,7 +49,7 @@ def _changed(version: str) -> None:
 
 
 def clear_caches() -> None:
-    """Lets every module of the program forget what it has read."""
+    """Clear the caches of every module of the program."""
     for module in _modules():
         for value in list(vars(module).values()):
             if hasattr(value, "cache_clear"):
@@ -57,7 +57,7 @@ def clear_caches() -> None:
 
 
 def _modules() -> list[ModuleType]:
-    """Those of the program that are loaded."""
+    """Return the program's loaded modules."""
     return [
         module for name, module in list(sys.modules.items()) if name.partition(".")[0] == gpucost.__name__
     ]

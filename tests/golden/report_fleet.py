@@ -1,4 +1,4 @@
-"""A store filled by hand with attributed rows: three teams, four kinds of nodes, two of the months of 2026."""
+"""A store filled by hand with attributed rows: three teams, four kinds of nodes, two months of 2026."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _exact(number: float) -> Decimal:
 
 @dataclass
 class Fleet:
-    """Rows to insert, by table; made by `node`, `pod` and `cell`."""
+    """Rows to insert by table, added by `node`, `pod` and `cell`."""
 
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(list))
     prices: dict[int, tuple[Decimal, float, str, date | None]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Fleet:
         *,
         until: int | None = None,
     ) -> None:
-        """One cell of a node; held: (allocation, team, GPUs, share of time measured, share of measured time active)."""
+        """Add one cell of a node; held: (allocation, team, GPUs, measured share of time, active share of measured time)."""
         end = until or at + HOUR
         span = end - at
         price, gpus, source, as_of = self.prices[node_id]
@@ -120,7 +120,7 @@ class Fleet:
         self.rows["node_hourly"].append((at, end, node_id, gpus * span, 0.0, node_cost, source, as_of))
 
     def unseen(self, at: int, node_id: int, *, until: int | None = None) -> None:
-        """One cell of a node that is billed, and of which nobody saw who held it."""
+        """Add one cell of a billed node that was not collected."""
         end = until or at + HOUR
         price, gpus, _, as_of = self.prices[node_id]
         cost = _nano(price * (end - at) / HOUR)
@@ -139,14 +139,14 @@ class Fleet:
         cluster: str = "prod",
         by: str | None = None,
     ) -> None:
-        """Time that was not seen, or not in full; signed `by` somebody."""
+        """Add time that was not or only partly collected, possibly signed `by` a person."""
         families = [] if kind in ("off", "partial") else FAMILIES
         reason = "declared" if kind == "off" else SILENT
         gap = (cluster, start, end, kind, families, reason, by, by and "it was moved")
         self.rows["coverage_gaps"].append(gap)
 
     def _rest(self) -> list[tuple[Any, ...]]:
-        """All the time of each cluster that neither `collected` nor a gap tells of."""
+        """Return all time of each cluster outside of `collected` and gaps."""
         found = []
         covers = [row[:3] for row in self.rows["collected"]]
         covers += [row[:3] for row in self.rows["coverage_gaps"] if row[3] in ("not_collected", "off")]
@@ -161,12 +161,12 @@ class Fleet:
         return found
 
     def write(self, path: Path, tz: ZoneInfo = UTC_ZONE) -> None:
-        """Make a store of the rows at `path`, summed by the days of `tz` as attribution sums them."""
+        """Write the rows to a store at `path`, summed by the days of `tz` like attribution."""
         self.rows["coverage_gaps"] += self._rest()
         with Store(path).write() as con:
             with cell_tables(con):
                 for table, rows in self.rows.items():
-                    if len(rows) > 200:  # an hour's rows, without maps and lists
+                    if len(rows) > 200:  # hourly rows, without maps and lists
                         columns = zip(*rows, strict=True)
                         con.register(
                             "incoming", pa.table({f"c{at}": pa.array(v) for at, v in enumerate(columns)})
@@ -185,7 +185,7 @@ class Fleet:
                 run_stage(con, "gpucost.attribute", stage)
 
 
-#: Number, name, model, GPUs, how it was bought, price per hour, where from and as of when.
+#: Number, name, model, GPUs, capacity type, price per hour, price source and date.
 _NODES = """
 1 | a100-1    | A100 | 8 | on_demand | 24.48 | price_book | 2026-09-01
 2 | a100-spot | A100 | 8 | spot      | 9.36  | price_book | 2026-09-01
@@ -203,7 +203,7 @@ _PODS = """
 
 
 def sample(*, hours: int = 744) -> Fleet:
-    """October 2026: research and product held GPUs all month, vision a little; most on an A100 box, some on spot."""
+    """Return October 2026: research and product held GPUs all month, vision briefly; most on an A100 box, some on spot."""
     fleet = Fleet()
     for node_id, name, model, gpus, bought, price, source, day in text_rows(_NODES):
         as_of = date.fromisoformat(day)
@@ -227,12 +227,12 @@ def sample(*, hours: int = 744) -> Fleet:
     return fleet
 
 
-#: Stores of the sample that this process has written, by their hours.
+#: Sample stores written by this process, by number of hours.
 _WRITTEN: dict[int, Path] = {}
 
 
 def write_sample(path: Path, hours: int = 744) -> Path:
-    """The sample's store at `path`: written once in a process, and copied from then on."""
+    """Write the sample's store to `path`: once per process, then by copying."""
     if hours in _WRITTEN:
         return Path(shutil.copyfile(_WRITTEN[hours], path))
     sample(hours=hours).write(path)
@@ -241,9 +241,9 @@ def write_sample(path: Path, hours: int = 744) -> Path:
 
 
 def stored(hours: int, team: str | None = None, **rows: list[tuple[Any, ...]]) -> Any:
-    """A fixture, one for all tests of a module: the path of the sample's store, with `rows` in place of those of some tables.
+    """Return a module fixture: the path of the sample's store, with `rows` instead of the rows of some tables.
 
-    `team` is what the first who cost anything is called.
+    `team` renames the team of the first cost row.
     """
 
     @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def stored(hours: int, team: str | None = None, **rows: list[tuple[Any, ...]]) -
 
 
 def alone(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Nothing outside the folder counts, and stores are taken as they were filled: attribution has its own tests."""
+    """Ignore everything outside the folder, and take stores as filled: attribution has its own tests."""
     patch.chdir(folder)
     patch.setenv("XDG_CONFIG_HOME", str(folder))
     patch.setenv("HOME", str(folder))

@@ -1,7 +1,7 @@
-"""Rules broken on purpose, one at a time: the fast tests have to notice each of them."""
+"""Rules broken on purpose, one at a time; the fast tests must notice each."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# what each fast test touches, as `-p tests.touched` writes it
+# the files that each fast test touches, written by `-p tests.touched`
 RECORD = ROOT / ".pytest_cache" / "touched"

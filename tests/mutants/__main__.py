@@ -1,11 +1,11 @@
-"""Breaks one rule at a time and runs the fast tests that touch the file; ends with 1 if any mutant survives.
+"""Break one rule at a time and run the fast tests that touch the file; exit with 1 if a mutant survives.
 
-    python -m tests.mutants                  those of by_hand.txt, and by rule those that were caught before (caught_by.txt)
-    python -m tests.mutants --new            by rule: one for each deciding file that has none, and a draw that the commit seeds
-    python -m tests.mutants --only TEXT      those whose names contain a text (by rule: all of such a file)
+    python -m tests.mutants                  all of by_hand.txt, and mutants by rule that were caught before (caught_by.txt)
+    python -m tests.mutants --new            by rule: one for each deciding file without any, and a draw seeded by the commit
+    python -m tests.mutants --only TEXT      mutants with this text in their names (by rule: all of such a file)
 
-Each notes with --keep which test caught what. Which tests touch a file is what `make test` recorded; without that record, it is
-made first.
+With --keep, each records which test caught which mutant. `make test` records which tests touch a file; without that record,
+it runs first.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tests.mutants.rules import Change, changes
 
 HERE = Path(__file__).parent
 FAST = ("-m", "not slow and not bench")
-# which test caught a mutant last: it is asked first
+# the test that last caught a mutant: it runs first
 CAUGHT_BY = HERE / "caught_by.txt"
-# seconds of tests that a mutant is worth
+# seconds of tests per mutant
 WORTH = 30.0
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A mutant that is ready to be tried; `spares` take its place one by one if it cannot run."""
+    """A mutant ready to be tried; `spares` replace it one by one if it cannot run."""
 
     name: str
     path: Path
@@ -52,7 +52,7 @@ class Broken:
 
 @dataclass
 class Touching:
-    """The fast tests by what they touch."""
+    """The fast tests by the files they touch."""
 
     files: dict[str, list[str]]
     seconds: dict[str, float]
@@ -60,7 +60,7 @@ class Touching:
 
     @classmethod
     def read(cls) -> Touching:
-        """Tests of one module share what they touch: it may be kept from one to the next."""
+        """Read the record; tests of one module share their files, since fixtures may be kept between them."""
         rows = [json.loads(line) for path in RECORD.glob("*.jsonl") for line in path.read_text().splitlines()]
         tests = {}
         touched = {}
@@ -77,9 +77,9 @@ class Touching:
         )
 
     def order(self, file: str, first: str | None) -> list[str]:
-        """Tests that touch a file, the one that is likely to notice first, then module by module: most tests per second first."""
+        """Return tests that touch a file: the likeliest to notice first, then by module, most tests per second first."""
         modules = {}
-        # what runs at import alone is touched by no test
+        # no test touches a file that only runs at import
         touching = self.files.get(file) or [
             test for one in importers(file) for test in self.files.get(one, ())
         ]
@@ -88,7 +88,7 @@ class Touching:
 
         def cost(module: str) -> float:
             own, shared = ([by[test] for test in modules[module]] for by in (self.seconds, self.shared))
-            # what fixtures take is in the seconds of the test that asks for them first
+            # the time of fixtures counts for the first test that uses them
             return sum(own) + (max(shared) if max(own) < max(shared) else 0)
 
         chosen = [first] if first in self.seconds else []
@@ -101,7 +101,7 @@ class Touching:
 
 
 def importers(file: str) -> list[str]:
-    """The files of the package that import another."""
+    """Return the files of the package that import another."""
     package, _, name = file.removesuffix(".py").replace("/", ".").rpartition(".")
     found = []
     for path in sorted((ROOT / "gpucost").rglob("*.py")):
@@ -116,31 +116,31 @@ def importers(file: str) -> list[str]:
 
 
 def _listed(name: str) -> list[str]:
-    """The lines of a file here that say something."""
+    """Return the lines of a file in this folder, without blanks and comments."""
     lines = (HERE / name).read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def deciding() -> list[str]:
-    """The files that decide money, time or parsing."""
+    """Return the files that decide money, time or parsing."""
     return sorted(
         {path.relative_to(ROOT).as_posix() for one in _listed("deciding.txt") for path in ROOT.glob(one)}
     )
 
 
 def left_out() -> set[str]:
-    """Names of mutants that mean the same as the code, each with its reason in the file."""
+    """Return the names of mutants equivalent to the code; the file states the reason of each."""
     return {*_listed("equivalent.txt")}
 
 
 def by_rule(known: list[Change]) -> Broken:
-    """The first of them, the others as spares."""
+    """Return the first as a mutant, with the others as spares."""
     made = [Broken(one.name, ROOT / one.file, one.apply((ROOT / one.file).read_text())) for one in known]
     return Broken(made[0].name, made[0].path, made[0].text, tuple(made[1:]))
 
 
 def by_hand() -> list[Broken]:
-    """Those of by_hand.txt. Ends with an error if the text that one replaces does not stand in its file exactly once."""
+    """Return the mutants of by_hand.txt. Fail if the replaced text of one does not occur exactly once in its file."""
     made = []
     lines = [line for line in (HERE / "by_hand.txt").read_text().splitlines() if not line.startswith("#")]
     for block in "\n".join(lines).strip("\n").split("\n\n"):
@@ -148,13 +148,13 @@ def by_hand() -> list[Broken]:
         old, new = ("\n".join(line[2:] for line in change if line[0] == sign) for sign in "-+")
         text = (ROOT / file).read_text()
         if text.count(old) != 1:
-            raise SystemExit(f"{name}: {old!r} stands {text.count(old)} times in {file}")
+            raise SystemExit(f"{name}: {old!r} occurs {text.count(old)} times in {file}")
         made.append(Broken(name, ROOT / file, text.replace(old, new)))
     return made
 
 
 def chosen(arguments: argparse.Namespace) -> list[Broken]:
-    """The mutants that are asked for."""
+    """Return the requested mutants."""
     equivalent, caught = left_out(), caught_before()
     known = {file: [one for one in changes(file) if one.name not in equivalent] for file in deciding()}
     everything = [one for all_of in known.values() for one in all_of]
@@ -183,12 +183,12 @@ def chosen(arguments: argparse.Namespace) -> list[Broken]:
 
 
 def caught_before() -> dict[str, str]:
-    """By the name of a mutant the test that caught it last."""
+    """Return the test that last caught each mutant, by name."""
     return dict(line.split("\t") for line in CAUGHT_BY.read_text().splitlines())
 
 
 class Trial:
-    """A plugin: pytest collects the tests, then processes try the mutants, in place of running the tests."""
+    """A plugin: pytest collects the tests, then processes try the mutants instead of running the tests."""
 
     def __init__(self, mutants: list[Broken], touching: Touching, workers: int) -> None:
         self.mutants, self.touching, self.workers = mutants, touching, workers
@@ -202,7 +202,7 @@ class Trial:
                 print(f"caught_by.txt names no fast test for {name}: {test}")
         every = [one for mutant in self.mutants for one in (mutant, *mutant.spares)]
         find_functions({one.path for one in every if one.path.suffix == ".py"})
-        # a fork that drops a cached DuckDB connection waits for threads that it does not have
+        # a fork that drops a cached DuckDB connection waits for threads that do not exist in it
         clear_caches()
         queue, rest = os.pipe()
         os.write(rest, b"".join(number.to_bytes(4) for number in range(len(self.mutants))))
@@ -223,7 +223,7 @@ class Trial:
         return True
 
     def start(self, queue: int, log: Path, items: dict[str, pytest.Item]) -> int:
-        """A process that tries mutants until none is left; returns its number."""
+        """Start a process that tries mutants until the queue is empty; return its id."""
         if worker := os.fork():
             return worker
         try:
@@ -237,7 +237,7 @@ class Trial:
             os._exit(0)
 
     def attempt(self, mutant: Broken, items: dict[str, pytest.Item]) -> tuple[Broken, str | None]:
-        """The mutant that was tried, or its first spare that runs, and the test that caught it."""
+        """Try a mutant, or its first spare that runs; return it with the test that caught it."""
         begun = time.monotonic()
         for one in (mutant, *mutant.spares):
             mutant, verdict = one, self.verdict(one, items)
@@ -269,16 +269,18 @@ def main() -> int:
     parser.add_argument(
         "--new", action="store_true", help="by rule: for each deciding file without a mutant, and a draw"
     )
-    parser.add_argument("--draw", type=int, default=20, help="how many are drawn from all deciding files")
-    parser.add_argument("--only", help="those whose names contain this text")
+    parser.add_argument(
+        "--draw", type=int, default=20, help="number of mutants drawn from all deciding files"
+    )
+    parser.add_argument("--only", help="only mutants with this text in their names")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--keep", action="store_true", help="write down which test caught what")
+    parser.add_argument("--keep", action="store_true", help="record which test caught which mutant")
     arguments = parser.parse_args()
     if not list(RECORD.glob("*.jsonl")) and subprocess.run(["make", "test"], cwd=ROOT).returncode:
         print("the tests fail without any mutant")
         return 1
     trial = Trial(chosen(arguments), Touching.read(), arguments.workers)
-    # what fails is not made smaller: that takes twenty seconds
+    # failing examples are not shrunk: that takes twenty seconds
     settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate])
     settings.load_profile("mutants")
     pytest.main(["-q", "-s", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *FAST], plugins=[trial])

@@ -1,4 +1,4 @@
-"""Runs tests over broken code: in a fork of this process where that sees the change, else in a copy of the project."""
+"""Runs tests on broken code: in a fork of this process if it can apply the change, otherwise in a copy of the project."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ import pytest
 from tests import of_all_workers
 from tests.mutants import ROOT
 
-# What no store is made by, but those that hold answers; and what no empty store is made by.
+# Parts that only stores with answers depend on, those stores, and parts that no empty store depends on.
 ANSWERS = ("whatif", "questions", "render")
 ANSWERED = ("sealed", "restated")
 STAGES = ("collect", "inventory", "price", "attribute", "publish")
 COPIED = ("gpucost", "pricing", "reports", "tests", "pyproject.toml")
-# seconds of CPU that the tests of one mutant may take
+# limit of CPU seconds for the tests of one mutant
 PATIENCE = 120
-# A change that cannot run says nothing about the tests: these errors, raised in the package.
+# Errors, raised in the package, of changes that cannot run: they prove nothing about the tests.
 _CRASHES = """
     ParserException BinderException CatalogException ConversionException SyntaxError NameError TypeError
     AttributeError UnboundLocalError InternalException FatalException"""
-# pytest's summary: what failed, and why
+# pytest's summary: the failed test and the reason
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+).*? - (\w*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`test` noticed the change by an assertion (or an error of its own); or the change `crashes`; or neither: it survived."""
+    """`test` noticed the change by an assertion (or its own error), or the change `crashes`, or (neither) it survived."""
 
     test: str | None = None
     crashes: bool = False
 
 
 class _Unseen(Exception):
-    """A fork cannot see the change: it is of what runs at import."""
+    """A fork cannot apply the change: it affects code that runs at import."""
 
 
 class _Outcome:
-    """A plugin of the fork: the first failure, and what it was."""
+    """A plugin of the fork that records the first failure."""
 
     test: str | None = None
     crashes = False
@@ -77,21 +77,21 @@ class _Outcome:
 
 
 def fork(path: Path, text: str, tests: Sequence[pytest.Item]) -> Verdict | None:
-    """The verdict over `path` with another text; None if a fork cannot see the change. Tests stop at the first that fails."""
-    with tempfile.NamedTemporaryFile("r") as told:
+    """Return the verdict on `path` with another text; None if a fork cannot apply it. Tests stop at the first failure."""
+    with tempfile.NamedTemporaryFile("r") as file:
         child = os.fork()
         if not child:
-            _in_child(Path(told.name), path, text, tests)
+            _in_child(Path(file.name), path, text, tests)
         os.waitpid(child, 0)
-        answer = told.read()
-    if not answer:  # it was killed: it did not end in time, or took the process down
+        answer = file.read()
+    if not answer:  # it was killed: it timed out or crashed the process
         return Verdict(crashes=True)
     found = json.loads(answer)
     return None if found == "unseen" else Verdict(**found)
 
 
 def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item]) -> None:
-    # of CPU, since the machine may be busy; and in the end of the clock, for what waits
+    # CPU time, since the machine may be busy; then wall time, for code that waits
     resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 10))
     signal.alarm(10 * PATIENCE)
     silent = os.open(os.devnull, os.O_WRONLY)
@@ -106,7 +106,7 @@ def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item])
                 name not in ANSWERED if part in ANSWERS else name == "empty" and part in STAGES
             )
             config, session = tests[0].config, tests[0].session
-            session.items[:] = tests  # stores of many fleets are made of those that are asked for
+            session.items[:] = tests  # stores of many fleets contain only the fleets of these tests
             config._tmp_path_factory._basetemp = Path(folder)  # type: ignore[attr-defined]
             config.pluginmanager.register(outcome)
             for test, following in zip(tests, [*tests[1:], None], strict=True):
@@ -125,7 +125,7 @@ def _in_child(answer: Path, path: Path, text: str, tests: Sequence[pytest.Item])
 
 
 def _change(path: Path, text: str) -> Any:
-    """Change a file for this process; returns a function that says whether the change was seen."""
+    """Change a file for this process; return a function that returns whether the change took effect."""
     return _change_sql(path, text) if path.suffix == ".sql" else _change_python(path, text)
 
 
@@ -164,7 +164,7 @@ def _change_python(path: Path, text: str) -> Any:
 
 
 def _change_texts(path: Path, new: CodeType) -> Any:
-    """Change the texts of a module, also where they are imported; a test that passes does not show that this was all of it."""
+    """Change the texts of a module, including imported copies; a passing test does not prove that this was complete."""
     module = import_module(_module(path))
     before, after = vars(module), dict(vars(module))
     try:
@@ -188,17 +188,17 @@ def _module(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
 
 
-# The functions of files that mutants change: to look at all objects in each fork would copy the memory that they lie in.
+# The functions of files that mutants change: a search of all objects in each fork would copy their memory.
 _defined: dict[str, list[FunctionType]] = {}
 
 
 def find_functions(paths: set[Path]) -> None:
     """Look up the functions of files, before the first fork."""
     for path in sorted(paths):
-        # commands and questions are imported when they are called
+        # commands and questions are only imported at a call
         import_module(_module(path))
         _defined[str(path)] = []
-    gc.unfreeze()  # what was collected is listed again
+    gc.unfreeze()  # frozen objects are listed again
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename in _defined:
             _defined[function.__code__.co_filename].append(function)
@@ -206,14 +206,14 @@ def find_functions(paths: set[Path]) -> None:
 
 
 def _runs_at_import(text: str, names: set[str]) -> bool:
-    """Whether a module calls one of its own functions while it is imported."""
+    """Return whether a module calls one of its own functions at import."""
     own = [node for node in ast.parse(text).body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
     calls = [node for one in own for node in ast.walk(one) if isinstance(node, ast.Call)]
     return any(isinstance(call.func, ast.Name) and call.func.id in names for call in calls)
 
 
 def _functions(code: CodeType) -> dict[tuple[str, int], CodeType]:
-    """Every function in a module's code, by its qualified name and first line."""
+    """Return every function in a module's code, by qualified name and first line."""
     found = {}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -223,7 +223,7 @@ def _functions(code: CodeType) -> dict[tuple[str, int], CodeType]:
 
 
 def _differs_outside(old: CodeType, new: CodeType) -> bool:
-    """Whether modules differ by more than functions: in what runs at import."""
+    """Return whether modules differ outside of functions, in code that runs at import."""
 
     def own(code: CodeType) -> Iterator[object]:
         yield code.co_code
@@ -237,7 +237,7 @@ def _differs_outside(old: CodeType, new: CodeType) -> bool:
 
 
 def copy(path: Path, text: str, tests: Sequence[str]) -> Verdict:
-    """The verdict in a copy of the project, in a process of its own."""
+    """Return the verdict from a copy of the project, in its own process."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         for part in COPIED:
@@ -250,7 +250,7 @@ def copy(path: Path, text: str, tests: Sequence[str]) -> Verdict:
         changed.write_text(text)
         words = "-m pytest -x -q -n 0 -p no:cacheprovider --tb=short"
         command = [sys.executable, *words.split(), *tests]
-        # wide, so that the summary holds the reason; the copy comes before an installed gpucost
+        # wide, so that the summary contains the reason; the copy precedes an installed gpucost
         environment = os.environ | {"COLUMNS": "400", "PYTHONPATH": str(folder)}
         try:
             result = subprocess.run(

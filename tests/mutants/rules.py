@@ -1,4 +1,4 @@
-"""Mutants by rule: every place in a file where one rule can be broken."""
+"""Mutants by rule: every place in a file at which a rule can be broken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.text_tables import words
 
 @dataclass(frozen=True)
 class Change:
-    """Characters [start, end) of a file become `new`."""
+    """Replacement of characters [start, end) of a file by `new`."""
 
     file: str
     rule: str
@@ -28,7 +28,7 @@ class Change:
         return text[: self.start] + self.new + text[self.end :]
 
 
-# What a match of a pattern in SQL becomes: a text with groups, or a function of the match.
+# Replacement of a match of a pattern in SQL: a text with groups, or a function of the match.
 Replacement = str | Callable[[re.Match[str]], str]
 _SWAPPED = words("""
     min=max max=min least=greatest greatest=least arg_min=arg_max arg_max=arg_min min_by=max_by max_by=min_by lag=lead lead=lag
@@ -52,7 +52,7 @@ _SQL: tuple[tuple[str, str, Replacement], ...] = (
     ("in", r"\bNOT IN\b", "IN"),
 )  # fmt: skip
 _MASKED = re.compile(r"--[^\n]*|'(?:[^']|'')*'|/\*.*?\*/", re.DOTALL)
-# frames of windows, and BETWEEN
+# window frames, and BETWEEN
 _FRAME = re.compile(
     r"\bROWS BETWEEN[^)]*|\bRANGE BETWEEN[^)]*|\bBETWEEN [^\n]*? AND|CREATE [^\n;]*?\(\n(?:    \w+ +[A-Z][^\n]*\n)+"
 )
@@ -90,7 +90,7 @@ _CALLS = words("min=max max=min sum=max any=all all=any")
 
 
 class _Python(ast.NodeVisitor):
-    """Collects changes in the bodies of functions; not in messages, annotations and defaults."""
+    """Collects changes in function bodies, except messages, annotations and defaults."""
 
     def __init__(self, text: str) -> None:
         self.found: list[tuple[str, int, int, str]] = []
@@ -120,7 +120,7 @@ class _Python(ast.NodeVisitor):
         """Messages are not mutated."""
 
     def visit_Raise(self, node: ast.Raise) -> None:
-        """Nor are errors."""
+        """Errors are not mutated either."""
 
     def visit_Compare(self, node: ast.Compare) -> None:
         if len(node.ops) == 1:
@@ -178,7 +178,7 @@ def _of_python(text: str) -> Iterator[tuple[str, int, int, str]]:
 
 @cache
 def changes(file: str) -> tuple[Change, ...]:
-    """All changes that the rules make in a file, in a fixed order that its other lines do not move."""
+    """Return all changes of the rules in a file, in an order that does not depend on its other lines."""
     text = (ROOT / file).read_text(encoding="utf-8")
     found, seen = [], dict[str, int]()
     for rule, start, end, new in _of_sql(text) if file.endswith(".sql") else _of_python(text):

@@ -1,4 +1,4 @@
-"""A second calculation of the bill, in plain Python and exact fractions: what was scraped, by the rules of the design alone."""
+"""A second calculation of the bill from the scrapes, in plain Python and exact fractions, by the rules of the design."""
 
 from tests.oracle.calculation import Bill, Figures, calculate
 from tests.oracle.exact.prices import read_book

@@ -1,4 +1,4 @@
-"""What a node costs per hour at each moment, exactly: effective cost / billed hours where a bill covers it, else the book."""
+"""Exact hourly cost of a node at each moment: effective cost / billed hours if a bill covers it, otherwise the price book."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from tests.oracle.exact.prices import NANO, Row, Steps, steps
 from tests.replay.billing import Charge
 
 
-def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True) -> Callable[[Node], Steps]:
-    """Steps of prices: those of the charges, and of the price book for hours without any.
+def billed_book(
+    charges: Iterable[Charge], book: list[Row], *, pooled: bool = True
+) -> Callable[[Node], Steps]:
+    """Return the price steps of the charges, and of the price book for hours without charges.
 
-    With `pooled`, machines of one kind share their cost of a charge period by hours.
+    With `pooled`, machines of one kind share the cost of a charge period by hours.
     """
     own = defaultdict(list)
     cost = defaultdict(Fraction)
@@ -27,7 +29,7 @@ def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True)
     def pool(charge: Charge) -> Any:
         return charge.kind if pooled else (charge.machine, charge.start, charge.length)
 
-    for charge in told:
+    for charge in charges:
         own[charge.machine].append(charge)
         cost[pool(charge)] += Fraction(charge.cost)
         hours[pool(charge)] += charge.hours
@@ -43,7 +45,7 @@ def billed_book(told: Iterable[Charge], book: list[Row], *, pooled: bool = True)
                     exact = cost[pool(charge)] / hours[pool(charge)]
                     price = (Decimal(exact.numerator) / exact.denominator).quantize(NANO)
             found.append((at, price))
-        # a price that goes on begins nothing: money is rounded once for both
+        # an unchanged price starts no new step: money is rounded once for both
         return [next(alike) for _, alike in groupby(found, key=lambda step: step[1])]
 
     return billed

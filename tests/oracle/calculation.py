@@ -1,4 +1,4 @@
-"""The exact bill of a described fleet: sums by pod, and of everything."""
+"""The exact bill of a described fleet: sums by pod and totals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MONEY = ("cost", "idle_cost", "unallocated_cost")
 
 @dataclass
 class Figures:
-    """GPU-hours and money, exact. Names are those of the report's measures."""
+    """Exact GPU-hours and money, named like the report's measures."""
 
     allocated_gpu_hours: Fraction = ZERO
     active_gpu_hours: Fraction = ZERO
@@ -46,13 +46,13 @@ class Figures:
         return Figures(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
     def rounded(self) -> dict[str, float]:
-        """The figures that are not zero, to nine decimals."""
+        """Return the nonzero figures, rounded to nine decimals."""
         return {f.name: round(float(getattr(self, f.name)), 9) for f in fields(self) if getattr(self, f.name)}
 
 
 @dataclass
 class Bill:
-    """What was calculated: per pod, and with what nobody held and what nodes cost."""
+    """The result: per pod, and in total with unallocated GPUs and node costs."""
 
     pods: dict[PodKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
     total: Figures = field(default_factory=Figures)
@@ -64,7 +64,7 @@ def calculate(
     period: tuple[float, float] | None = None,
     series: list[Series] | None = None,
 ) -> Bill:
-    """The bill of `series`, or of what is scraped of the fleet, for a period (Unix seconds; default: the fleet's own)."""
+    """Return the bill of `series` (default: the fleet's scrapes) for a period (Unix seconds; default: the fleet's own)."""
     start, end = (round(second * 1000) for second in period or period_of(fleet))
     zone = ZoneInfo(fleet.get("timezone", "UTC"))
     prices = book if callable(book) else partial(steps, book, zone=zone)

@@ -1,4 +1,4 @@
-"""The fleets of ../shared, and what their own replay scrapes of them."""
+"""The fleets of ../shared and the series of their own replay."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tests.replay.fleet import Fleet
 from tests.replay.series import Series
 from tests.shared import SHARED
 
-#: What no bill is made of.
+#: Metrics that the bill does not use.
 _UNUSED = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE")
 
 
 def shared_cases() -> list[str]:
-    """The names of the fleets; none where ../shared is not beside the checkout."""
+    """Return the names of the fleets; none without ../shared next to the checkout."""
     return [file.parent.name for file in sorted((SHARED / "replay" / "cases").glob("*/fleet.json"))]
 
 
 def replayed(fleet: Fleet) -> list[Series]:
-    """Every series that a bill is made of, as the replay would hand it to Prometheus."""
+    """Return every series that the bill uses, as the replay would pass it to Prometheus."""
     replay = _replay()
     chunks = {}
 
     class Writer(replay.Writer):  # type: ignore[misc, name-defined]
-        """Keeps samples instead of writing them as text."""
+        """Keep samples instead of writing them as text."""
 
         def put(self, name: str, labels: dict[str, Any], value: Any, t: float) -> None:
             if name not in _UNUSED:
-                told = (
+                key = (
                     ("__name__", name),
                     *sorted((k, str(v)) for k, v in labels.items() if v is not None and v != ""),
                 )
-                times, values = chunks.setdefault(told, ([], []))
+                times, values = chunks.setdefault(key, ([], []))
                 times.append(round(float(f"{t:.3f}") * 1000))
                 values.append(float(value))
 

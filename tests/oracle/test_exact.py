@@ -1,4 +1,4 @@
-"""The exact bill of what was scraped, against what the product made of the same samples: equal in every cell."""
+"""Compare the exact bill of the scrapes with the stored cells: equal in every cell."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.replay.series import Series
 from tests.shared import shared
 
 ZONES = ("Asia/Kolkata", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
-#: Where cores and memory are charged too, or a pod reserves GPUs for others (KAI), the bill from the fleet's description is the
-#: only other one.
+#: If cores and memory are charged too, or a pod reserves GPUs for others (KAI), the only second calculation is the bill from
+#: the fleet's description.
 ON_GPUS_ALONE = [
     case for case in all_cases() if "cost_basis" not in read_fleet(case) and case.name != "kai-fractions"
 ]
@@ -29,11 +29,11 @@ ON_GPUS_ALONE = [
 
 @dataclass
 class Together:
-    """Cases that stand side by side in one store: books agree on what each prices, days and periods have the same edges."""
+    """Cases that share one store: their price books do not contradict each other, and days and periods have the same edges."""
 
     alike: tuple[object, ...]
     cases: list[Path] = field(default_factory=list)
-    book: dict[str, list[str]] = field(default_factory=dict)  # header, then lines by instance type
+    book: dict[str, list[str]] = field(default_factory=dict)  # the header, then lines by instance type
 
 
 def together() -> list[Together]:
@@ -57,7 +57,7 @@ def together() -> list[Together]:
     return groups
 
 
-#: Singles whose likeness is among the others; small groups are for `.ci/run`.
+#: Single cases that resemble another case; `.ci/run` runs small groups.
 SLOW = (
     "no-node-labels",
     "reservation-block-and-flex-start",
@@ -73,12 +73,12 @@ def tier(group: Together) -> list[pytest.MarkDecorator]:
 
 
 def name_of(group: Together) -> str:
-    """What a test of the group is called."""
+    """Return the group's test id."""
     return f"{group.cases[0].name} and {len(group.cases) - 1} more"
 
 
 def side_by_side(group: Together, folder: Path) -> tuple[Fleet, list[Series], Path]:
-    """The group as one fleet, what is scraped of it, and its price book below `folder`; clusters are named after their cases."""
+    """Return the group as one fleet, its series, and its price book in `folder`; clusters are named after their cases."""
     prices = folder / "book.csv"
     lines = [str(group.alike[0]), *(line for lines in group.book.values() for line in lines)]
     prices.write_text("\n".join(lines) + "\n")
@@ -98,25 +98,23 @@ GROUPS = together()
 
 
 @pytest.mark.parametrize("group", [pytest.param(group, marks=tier(group)) for group in GROUPS], ids=name_of)
-def test_stored_cells_are_those_of_the_exact_bill(group: Together, tmp_path: Path) -> None:
+def test_stored_cells_match_the_exact_bill(group: Together, tmp_path: Path) -> None:
     _compare(*side_by_side(group, tmp_path), tmp_path)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("group", GROUPS, ids=name_of)
-def test_stored_cells_of_other_time_zones_are_those_of_the_exact_bill(
-    group: Together, tmp_path: Path
-) -> None:
+def test_stored_cells_of_other_time_zones_match_the_exact_bill(group: Together, tmp_path: Path) -> None:
     _compare(*side_by_side(group, tmp_path), tmp_path, zones=ZONES)
 
 
 @pytest.mark.shared
 @pytest.mark.ci
 @pytest.mark.parametrize("name", shared_cases() or ["none"])
-def test_stored_cells_of_shared_fleets_are_those_of_the_exact_bill(name: str, tmp_path: Path) -> None:
+def test_stored_cells_of_shared_fleets_match_the_exact_bill(name: str, tmp_path: Path) -> None:
     case = shared(f"replay/cases/{name}")
     fleet = read_fleet(case)
-    # the bill knows the names and units of one exporter
+    # the bill supports the names and units of one exporter
     known = replayed({key: value for key, value in fleet.items() if key != "rename"})
     _compare(fleet, replayed(fleet), case / "prices.csv", tmp_path, known)
 
@@ -129,7 +127,7 @@ def _compare(
     known: list[Series] | None = None,
     zones: tuple[str, ...] = (),
 ) -> None:
-    """The stored cells are those of the exact bill of `known`: `series`, or the same as another exporter reports them."""
+    """Check the stored cells against the exact bill of `known`: `series`, or their equivalent from another exporter."""
     config = write_config(fleet, folder, prices)
     store = load(fleet, series, config)
     period = Period(*(datetime.fromtimestamp(second, UTC) for second in period_of(fleet)))

@@ -1,4 +1,4 @@
-"""The exact bill of what is scraped of each case against its true figures, which a scrape can know to an interval."""
+"""Compare the exact bill of each case's scrapes with the true figures, to within one scrape interval."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.replay.fleet import read_fleet
 
 
 @pytest.mark.parametrize("case", ON_GPUS_ALONE, ids=lambda case: case.name)
-def test_figures_are_the_true_ones_and_add_up(case: Path) -> None:
+def test_figures_match_the_truth_and_add_up(case: Path) -> None:
     bill = calculate(read_fleet(case), read_book(case / "prices.csv"))
     total = bill.total
     assert wrong_figures(case, bill.pods, total) == []

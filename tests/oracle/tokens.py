@@ -1,7 +1,7 @@
-"""What tokens cost, by the formulas of docs/units.md in exact fractions: no samples in a store, no SQL.
+"""Token costs by the formulas of docs/units.md in exact fractions, without a store and without SQL.
 
-A serving workload's cost is the bill's; its models share a day's by what their tokens weigh. Money is cut to nine decimals at the
-ends of shares, so that the parts of a sum are the sum.
+A serving workload's cost comes from the bill; its models share each day's cost by the weight of their tokens. Money is
+rounded to nine decimals at cumulative ends of shares, so the parts add up to the sum.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TOKENS = ("prompt_token", "cached_token", "generation_token")
 
 
 def cut(money: Fraction) -> Fraction:
-    """To nine decimals, halves away from zero."""
+    """Round to nine decimals, halves away from zero."""
     return Fraction((abs(money) * NANO * 2 + 1) // 2, NANO) * (1 if money >= 0 else -1)
 
 
 @dataclass
 class Row:
-    """A model of a workload on a day. Units that its engine does not count are missing in `work`."""
+    """A model of a workload on a day; `work` lacks the units that its engine does not count."""
 
     workload: str
     namespace: str
@@ -38,10 +38,10 @@ class Row:
     cost: Money
     idle_cost: Money
     work: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    prompt_weight: Fraction = ZERO  # of prompt tokens that were computed
+    prompt_weight: Fraction = ZERO  # for the prompt tokens that were computed
     cached_weight: Fraction = ZERO
     prefill_cost: Money | None = (
-        None  # what the pool that computes prompts costs, less what is idle where that is kept apart
+        None  # the cost of the prefill pool, without idle cost if that is listed separately
     )
 
     @property
@@ -52,10 +52,10 @@ class Row:
 def increases(
     works: Iterable[Work], held_from: dict[str, int], start: int, end: int, collected: int
 ) -> list[tuple[Work, int, int]]:
-    """(counter, moment, amount) of what came to be known in [start, end) of each counter.
+    """Return (counter, moment, amount) for each increase observed in [start, end).
 
-    A first value counts where the collection had begun ten minutes before, and the pod (bound at `held_from`) is no older than
-    an hour; a value that is less than the one before is an increase from 0.
+    A first value counts if collection began ten minutes earlier and the pod (bound at `held_from`) is at most one hour old.
+    A value below the previous one is an increase from 0.
     """
     found = []
     for work in works:
@@ -81,9 +81,9 @@ def rows_of(
     pools: dict[str, str],
     keeps_idle: bool,
 ) -> list[Row]:
-    """The rows of `unit tokens` for days (name, from, to, bill of that time); `pools` say what a workload is: prefill, decode.
+    """Return the rows of `unit tokens` for days (name, from, to, bill); `pools` maps workloads to prefill or decode.
 
-    With `keeps_idle` only what is not idle is in prefill_cost.
+    With `keeps_idle`, prefill_cost excludes idle cost.
     """
     rows = []
     for day, start, end, bill in days:
@@ -100,7 +100,7 @@ def rows_of(
                     if (work.namespace, workload_of(work.pod)) == (namespace, workload)
                 }
             )
-            # what was seen and added nothing is no unknown
+            # an observed counter without an increase is known, not missing
             seen = [
                 (work, 0, 0)
                 for work in works
@@ -114,7 +114,7 @@ def rows_of(
 
 
 def workload_of(pod: str) -> str:
-    """The Deployment of a pod."""
+    """Return the Deployment of a pod."""
     return "Deployment/" + pod.rsplit("-", 1)[0]
 
 
@@ -133,7 +133,7 @@ def _served(namespace: str, workload: str, model: str, day: str, known: list[tup
 
 
 def _share(models: list[Row], cost: Money, idle: Money) -> None:
-    """Cuts a workload's day at the ends of its models' shares."""
+    """Cut a workload's day at the ends of its models' shares."""
     total, end = sum((row.weight for row in models), ZERO), ZERO
     cost_before = idle_before = ZERO
     for row in models:
@@ -143,7 +143,7 @@ def _share(models: list[Row], cost: Money, idle: Money) -> None:
 
 
 def _joined(rows: list[Row], pools: dict[str, str], keeps_idle: bool) -> list[Row]:
-    """With the two pools of a model in one row: prompts and the cache are the first one's, what is generated the second one's."""
+    """Merge the two pools of a model: prompts and cache from the prefill pool, generated tokens from the decode pool."""
     found = [row for row in rows if row.workload not in pools]
     apart = defaultdict(dict)
     for row in rows:
@@ -168,7 +168,7 @@ def _joined(rows: list[Row], pools: dict[str, str], keeps_idle: bool) -> list[Ro
 
 
 def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
-    """Each row as the answer has it, by the names of its columns."""
+    """Return each row as in the answer, by column name."""
     answers = []
     for row in rows:
         period = [
@@ -177,7 +177,7 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
             if (one.workload, one.namespace, one.model) == (row.workload, row.namespace, row.model)
         ]
         spent = row.cost - (row.idle_cost if keeps_idle else 0)
-        # a day that served nothing is split as the whole period is
+        # a day without work is split like the whole period
         split = [row] if row.weight else period
         weight = sum((one.weight for one in split), ZERO)
         share = sum((one.prompt_weight for one in split), ZERO) / weight if weight else None
@@ -206,7 +206,7 @@ def figures(rows: list[Row], keeps_idle: bool) -> list[dict[str, Any]]:
 
 
 def prices(answer: dict[str, Any]) -> dict[str, Decimal | None]:
-    """What a million tokens cost, of a row, a model or all of them."""
+    """Return the cost of a million tokens of a row, a model or all models."""
     both = answer["prompt_tokens"] + answer["generation_tokens"]
     return {
         f"cost_per_million_{name}": Decimal(round(Fraction(cost) * 10**6 / Fraction(tokens) * NANO)).scaleb(

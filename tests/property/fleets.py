@@ -1,4 +1,4 @@
-"""Random fleets: nodes that come, go or are closed, reused names, gaps, MIG, slots, price steps, short pods, too many pods."""
+"""Random fleets: nodes that come, go or are cordoned, reused names, gaps, MIG, slots, price steps, short and excess pods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PERCENTS = (0, 1, 4.9, 5, 5.1, 40, 100)
 NONSENSE = (2147483632, 4294967295, 9.223372036854776e18, 140737488355330, "NaN", 101, -1)
 CUT = [{"gi": 7, "profile": "1g.10gb"}, {"gi": 3, "profile": "2g.20gb"}, {"gi": 1, "profile": "3g.40gb"}]
 
-#: GPUs, cores and GiB of an instance, as its cloud sells it; and whose list prices stand for any host's.
+#: GPUs, cores and GiB of an instance, as its cloud sells it; and the reference of list prices for any host.
 SIZES = {"g5.xlarge": (1, 4, 16), "g6.12xlarge": (4, 48, 192), "p5.48xlarge": (8, 192, 2048)}
 REFERENCE = "gcp/us-central1/a2"
 
@@ -46,30 +46,30 @@ ONE = settings(RARELY_SLOW, max_examples=1)
 
 
 def involved(drawn: SearchStrategy[Any]) -> SearchStrategy[Any]:
-    """The same but for the simplest of all, which Hypothesis draws first: of one example, it would be the only one."""
+    """Exclude the simplest example, which Hypothesis draws first and would be the only one of a single draw."""
     return tuples(integers(0, 999).filter(bool), drawn).map(lambda pair: pair[1])
 
 
 def many(test: Any, drawn: Callable[[Any], Any], base: settings, examples: int = 12) -> Any:
-    """The same test with many more of what is drawn, for the slower suite."""
+    """Return the same test with many more examples, for the slow suite."""
     return pytest.mark.slow(settings(base, max_examples=examples)(drawn(test.hypothesis.inner_test)))
 
 
 @contextmanager
 def priced(fleet: Fleet, book: list[str]) -> Iterator[Config]:
-    """The fleet's configuration with a price book of these rows, in a folder that is gone afterwards."""
+    """Yield the fleet's configuration with a price book of these rows, in a temporary folder."""
     with TemporaryDirectory(prefix="fleet-") as folder:
         yield write_config(fleet, Path(folder), write_book(Path(folder), book))
 
 
 def period(start: int, end: int) -> Period:
-    """From second to second."""
+    """Draw a span of seconds."""
     return Period(from_ms(start * 1000), from_ms(end * 1000))
 
 
 @composite
 def fleets(draw: DrawFn) -> Fleet:
-    """A fleet of one to six hours with one to three nodes, some of which may hold more than there is."""
+    """Draw a fleet of one to six hours with one to three nodes, some possibly over-allocated."""
     scrape = draw(sampled_from([30, 60, 300]))
     end = MORNING + draw(integers(1, 6)) * 3600
     fleet = {
@@ -86,7 +86,7 @@ def fleets(draw: DrawFn) -> Fleet:
         "invalid": {},
         "silent": [],
     }
-    # collected time begins with the first sample: let there be one at the start
+    # collected time begins with the first sample: ensure one at the start
     silent = draw(lists(_span(MORNING + 2 * scrape, end, 20 * 60), max_size=1))
     for number in range(draw(integers(1, 3))):
         start, stop = draw(_life(end))
@@ -94,7 +94,7 @@ def fleets(draw: DrawFn) -> Fleet:
         if stop + 900 < end and draw(booleans()):
             begins = stop + draw(integers(2 * scrape, 890))
             fleet["nodes"].append(draw(_node(f"n{number}", begins, end, "GPU-again")))
-    # nor is it known when the first node came if nobody saw it come
+    # the first node's start needs samples to be known
     first = min(node["from"] for node in fleet["nodes"])
     fleet["ksm_silent"] = [span for span in silent if span[0] >= first + 2 * scrape]
     for node in fleet["nodes"]:
@@ -104,10 +104,10 @@ def fleets(draw: DrawFn) -> Fleet:
 
 @composite
 def lived_in(draw: DrawFn, fleet: Fleet) -> Fleet:
-    """The same fleet with what every exact bill should have met, at times that are drawn.
+    """Add cases that every exact bill should cover, at random times.
 
-    Two nodes that are up all the time: on one a pod holds GPUs for whole hours, some partly idle, and its exporter is silent for
-    three or four scrapes; the other's slots are shared. Local midnight is at 02:30.
+    Two nodes are always up: on one, a pod holds GPUs for whole hours, some partly idle, and its exporter misses three or four
+    scrapes; the other's slots are shared. Local midnight is at 02:30.
     """
     end = max(fleet["end"], MORNING + 4 * 3600)
     whole = draw(_node("whole", MORNING, end, kind="g6.12xlarge"))
@@ -136,7 +136,7 @@ def lived_in(draw: DrawFn, fleet: Fleet) -> Fleet:
 
 @composite
 def by_basis(draw: DrawFn, fleet: Fleet) -> Fleet:
-    """The same fleet under another cost basis: hosts that are known, and requests of them, some by pods without GPUs."""
+    """Draw the same fleet under another cost basis: known hosts with requests for them, some by pods without GPUs."""
     nodes = []
     for node in fleet["nodes"]:
         _, cores, gib = SIZES[node["instance_type"]]
@@ -150,7 +150,7 @@ def by_basis(draw: DrawFn, fleet: Fleet) -> Fleet:
         )  # fmt: skip
         pods.append({**pod, **draw(requests)})
         if draw(booleans()):
-            # the first one asks for something: a pod that asks for nothing is not on the bill
+            # the first container has a request: a pod without requests is not on the bill
             containers = [
                 {"name": "main", "role": "main", "cpu": draw(integers(1, 20)) / 10, "memory_gib": 1}
             ]
@@ -170,7 +170,7 @@ def by_basis(draw: DrawFn, fleet: Fleet) -> Fleet:
 
 @composite
 def books(draw: DrawFn, fleet: Fleet) -> list[str]:
-    """A price book with a row for each kind of node, and steps within the fleet's time."""
+    """Draw a price book with a row for each kind of node, and steps within the fleet's time."""
     rows = []
     for instance_type in sorted({n["instance_type"] for n in fleet["nodes"]}):
         for option in ("on_demand", "spot"):
@@ -198,7 +198,7 @@ def _life(draw: DrawFn, end: int) -> tuple[int, int]:
 def _node(
     draw: DrawFn, name: str, start: int, stop: int, gpu: str = "GPU", kind: str | None = None
 ) -> dict[str, Any]:
-    """A node of a kind; where none is given, one that may be cut or shared."""
+    """Draw a node of a kind; without one, a node that may be partitioned or shared."""
     chosen = kind or draw(sampled_from(["g6.12xlarge", "g5.xlarge", "p5.48xlarge"]))
     described = words.node(name, chosen, 0, 0, draw(sampled_from(["on_demand", "spot"])))
     uuids = [uuid.replace("GPU", gpu) for uuid in described["gpus"]]
@@ -218,7 +218,7 @@ def _node(
 
 @composite
 def _fill(draw: DrawFn, fleet: Fleet, node: dict[str, Any]) -> None:
-    """Puts pods, one after the other, on some of the node's devices and slots."""
+    """Put successive pods on some of the node's devices and slots."""
     slots = []
     for uuid in node["gpus"]:
         if uuid in node["mig"]:
@@ -266,10 +266,10 @@ def _pod(
     lane: int,
     once: bool = True,
 ) -> int:
-    """Adds a pod; returns from when on its devices are surely free.
+    """Add a pod; return the time from which its devices are certainly free.
 
-    The end of a pod that is not listed after it is an estimate, and gives way to a successor (tests/fleets/exact.py): where pods
-    are on their devices `once`, there is none before.
+    The end of a pod that is not listed after it is an estimate and gives way to a successor (tests/fleets/exact.py); with
+    `once`, no successor comes before it.
     """
     number = len(fleet["pods"])
     listed = draw(sampled_from([0, 0, 200, 2000] if once else [200, 2000]))

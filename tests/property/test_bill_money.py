@@ -1,4 +1,4 @@
-"""Random AWS bills: every row's money is in a machine's hours, in a discount that no machine bears, or on its own row."""
+"""Random AWS bills: every row's money is in a machine's hours, in an unassigned discount, or in its own row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = dict[str, str]
 PLAN = "arn:aws:savingsplans::1:savingsplan/p"
 RESERVED = "arn:aws:ec2:us-east-1:1:reserved-instances/r"
 PERCENT = Decimal("0.1")
-#: Covered usage and negations are billed as listed; discounts are on what is billed for good.
+#: Covered usage and negations are billed at list price; discounts apply to final charges.
 FREE = ("SavingsPlanCoveredUsage", "SavingsPlanNegation", "DiscountedUsage")
 SETTINGS = settings(RARELY_SLOW, max_examples=1)
 
@@ -60,7 +60,7 @@ def line(kind: str, hour: int, cost: Decimal, **more: str) -> Row:
 
 
 def bill(seed: int) -> list[Row]:
-    """Machines of two accounts on demand, spot, under a plan or a reservation, with corrections, fees and unused parts."""
+    """Draw machines of two accounts on demand, spot, under a plan or a reservation, with corrections, fees and unused parts."""
     dice = random.Random(seed)
     rows = []
     used = kept = Decimal(0)
@@ -119,7 +119,7 @@ def bill(seed: int) -> list[Row]:
 
 
 def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
-    """10 % off what is billed, by net costs, by rows with or without what names it, or not at all; and what is off in sum."""
+    """Draw a 10 % discount as net costs, as rows with or without a name, or none; return it with its sum."""
     dice = random.Random(seed)
     result = []
     deduction = Decimal(0)
@@ -136,14 +136,14 @@ def discounted(rows: list[Row], seed: int) -> tuple[list[Row], Decimal]:
         if how in ("row", "spread", "net"):
             deduction += less
             off = {"line_item_line_item_type": "EdpDiscount", "line_item_unblended_cost": str(-less)}
-            told = {"line_item_net_unblended_cost": "0"} if how == "net" and dice.random() < 0.5 else {}
+            net_cost = {"line_item_net_unblended_cost": "0"} if how == "net" and dice.random() < 0.5 else {}
             blank = {"line_item_resource_id": "", "line_item_usage_type": ""} if how != "row" else {}
-            result.append(row | off | told | blank)
+            result.append(row | off | net_cost | blank)
     return result, deduction
 
 
 def charge(con: DuckDBPyConnection, rows: list[Row]) -> None:
-    """Puts what the mapping of the Cost and Usage Report makes of rows into the store's tables."""
+    """Load rows into the store's tables with the mapping of the Cost and Usage Report."""
     con.execute("DELETE FROM bills; DELETE FROM bill_lines; DELETE FROM bill_details")
     columns = ", ".join(f"{name} VARCHAR" for name in CUR.columns)
     maps = "tag_columns MAP(VARCHAR, VARCHAR), cost_category_columns MAP(VARCHAR, VARCHAR)"
@@ -174,7 +174,7 @@ def one(con: DuckDBPyConnection, sql: str) -> Decimal:
     return Decimal(con.execute(sql).fetchall()[0][0] or 0)
 
 
-#: What hours are billed; discounts that no machine bears; other rows; hours, as many as the bill's; and what prices make of them.
+#: Billed hours; unassigned discounts; other rows; number of hours as in the bill; cost by prices.
 _SUMS = """
     SELECT sum(effective_cost),
         coalesce((SELECT sum(effective_cost) FROM bill_rows WHERE kind = 'discount'), 0) - coalesce(sum(discount_cost), 0),
@@ -189,7 +189,7 @@ DRAWN = given(seed=st.integers(0, 10**9), pooled=st.booleans(), spread=st.boolea
 
 @SETTINGS
 @DRAWN
-def test_no_money_of_a_bill_is_lost_or_told_twice(
+def test_money_of_a_bill_counts_exactly_once(
     con: DuckDBPyConnection, seed: int, pooled: bool, spread: bool
 ) -> None:
     plain = bill(seed)
@@ -216,4 +216,6 @@ def test_no_money_of_a_bill_is_lost_or_told_twice(
     assert abs(at_prices - billed) < Decimal("1e-6")
 
 
-test_nor_of_many_more = many(test_no_money_of_a_bill_is_lost_or_told_twice, DRAWN, SETTINGS)
+test_money_of_many_more_bills_counts_exactly_once = many(
+    test_money_of_a_bill_counts_exactly_once, DRAWN, SETTINGS
+)

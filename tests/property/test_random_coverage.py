@@ -1,4 +1,4 @@
-"""Random notebooks: time in which every family was exported is collected, whatever pods do."""
+"""Random notebooks: time with samples of every metric family is collected, regardless of pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOOK = [",,,g5.xlarge,,1.00,USD,"]
 
 @st.composite
 def notebooks(draw: st.DrawFn) -> Fleet:
-    """One or two nodes that stay up; on each, notebooks under one name come and go, with pauses of minutes to most of a day."""
+    """Draw one or two permanent nodes with notebooks that reuse a name after pauses of minutes to most of a day."""
     nodes, pods, util = [], [], {}
     for name in ("n0", "n1")[: draw(st.integers(1, 2))]:
         nodes.append(f"{name} | g5.xlarge | 0 | {HOURS}")
@@ -41,7 +41,7 @@ def notebooks(draw: st.DrawFn) -> Fleet:
 
 
 def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
-    """Return what of the fleet's time counts as not collected or bridged."""
+    """Return the fleet's time that counts as not collected or bridged."""
     with priced(described, BOOK) as config:
         store = load(described, series, config)
         pipeline.attribute(config, store, period(described["start"], described["end"]))
@@ -51,7 +51,7 @@ def gaps(described: Fleet, series: list[Series]) -> list[dict[str, Any]]:
 
 
 def notebook(*spans: tuple[float, float], **more: Any) -> Fleet:
-    """One node, and a notebook that comes back to its GPU under its old name."""
+    """Return one node with a notebook that returns to its GPU under its old name."""
     pods = [f"jupyter | n0 | 0 | {start} | {end}" for start, end in spans]
     busy = {"GPU-n0-0": [[at(start), at(end), 3] for start, end in spans]}
     return fleet(HOURS, [f"n0 | g5.xlarge | 0 | {HOURS}"], pods, busy, **more)
@@ -63,14 +63,14 @@ PAUSES = {
     "over an hour's edge": notebook((2, 2.2), (2.5, 2.6), (3.4, 3.9)),
     "one sample on each side": notebook((0, 1.05), (1.9, 3), scrape=300),
 }
-#: The exporter names a pod until it ends at hour 15, the next starts at 22.
+#: The exporter names a pod until its end at hour 15; the next pod starts at 22.
 NAMED = notebook((0, 15), (22, 26))
 LOST = r"kube_pod_(info|status_phase|(init_)?container_resource_(requests|limits))"
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[tuple[str, list[str]]]]:
-    """Return the kind and families of each fleet's gaps. All are clusters of one store."""
+    """Return the kind and families of each fleet's gaps; each fleet is a cluster of one store."""
     series = {name: scrape(described, lean=True) for name, described in PAUSES.items()}
     series["named"] = drop(scrape(NAMED, lean=True), LOST, hours=(10, 20))
     rows = gaps(NAMED, [one for name, own in series.items() for one in move(own, name)])
@@ -84,12 +84,12 @@ def test_pause_of_a_notebook_is_collected(name: str, found: Any) -> None:
     assert found[name] == []
 
 
-def test_exporter_that_names_a_pod_proves_that_its_metrics_are_missing(found: Any) -> None:
+def test_pod_named_by_exporter_proves_missing_metrics(found: Any) -> None:
     assert found["named"] == [("not_collected", ["pods", "requests"])]
 
 
 @pytest.mark.slow
 @settings(RARELY_SLOW, max_examples=20)
 @given(described=notebooks())
-def test_time_in_which_every_family_is_exported_is_collected(described: Fleet) -> None:
+def test_time_with_samples_of_every_family_is_collected(described: Fleet) -> None:
     assert gaps(described, scrape(described, lean=True)) == []

@@ -1,4 +1,4 @@
-"""Random fleets: every cell is the exact bill's, also with a bill; waste adds up; the order of loads does not matter."""
+"""Random fleets: every cell equals the exact bill, also with a bill; waste adds up; the order of loads has no effect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.replay.waste import check_waste
 
-# A failure names cells, hours and pods: to look for a smaller fleet takes minutes, and says no more.
+# A failure names cells, hours and pods: the search for a smaller fleet takes minutes and adds no information.
 FOUND = (Phase.explicit, Phase.reuse, Phase.generate)
 SETTINGS = settings(ONE, phases=FOUND)
 FLEETS = fleets().flatmap(lived_in)
@@ -66,7 +66,7 @@ FLEETS = fleets().flatmap(lived_in)
 @pytest.mark.ci
 @settings(SETTINGS, max_examples=15)
 @given(data=st.data(), fleet=FLEETS, hours_per_window=sampled_from([1, 3, 24]))
-def test_every_cell_is_that_of_the_exact_bill(data: DataObject, fleet: Fleet, hours_per_window: int) -> None:
+def test_every_cell_equals_the_exact_bill(data: DataObject, fleet: Fleet, hours_per_window: int) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         fleet["report"] = [
             MORNING + data.draw(integers(0, 3599)),
@@ -79,13 +79,13 @@ def test_every_cell_is_that_of_the_exact_bill(data: DataObject, fleet: Fleet, ho
 
 
 def _unsettled(data: DataObject, fleet: Fleet) -> list[Series]:
-    """The fleet's scrapes, with labels and capacities that change at moments that are drawn.
+    """Draw the fleet's scrapes, with labels and capacities that change at random moments.
 
-    Namespaces change hands, in the hour of local midnight or another one; of one node no label tells the replicas, and what it
-    offers catches up with them later.
+    Namespaces change teams in the hour of local midnight or another hour; one node has no label of its replicas, and its
+    offer shows them only later.
     """
     series = scrape(fleet, lean=True)
-    # the exporter goes on to tell the label of a namespace, so that others lost theirs
+    # the exporter keeps reporting the label of a namespace, so that other namespaces have lost theirs
     for one in {
         one.labels["instance"]: one for one in series if one.labels["__name__"] == "kube_namespace_labels"
     }.values():
@@ -111,7 +111,7 @@ def _unsettled(data: DataObject, fleet: Fleet) -> list[Series]:
 
 
 def rates(seed: int, billed_to: float) -> Rate:
-    """Prices that vary by hour and node; commitments by lot; some hours, and all after `billed_to`, are not billed yet."""
+    """Return prices that vary by hour and node, with random commitments; some hours, and all after `billed_to`, are unbilled."""
 
     def rate(node: dict[str, Any], hour: int) -> tuple[str, Decimal] | None:
         dice = random.Random(f"{seed} {node['name']} {node['from']} {hour}")
@@ -128,7 +128,7 @@ def rates(seed: int, billed_to: float) -> Rate:
 
 @composite
 def bills(draw: DrawFn, fleet: Fleet) -> list[Charge]:
-    """A bill for the fleet's machines, which may have run for some time before they were nodes."""
+    """Draw a bill for the fleet's machines, which may have run for some time before they were nodes."""
     until = draw(integers(fleet["start"], fleet["end"] + 3600))
     return list(charges(fleet, rates(draw(integers(0, 10**6)), until), draw(sampled_from([0, 77, 1800]))))
 
@@ -138,36 +138,36 @@ WAYS = {"pooled": booleans(), "write": sampled_from([aws_cur, focus])}
 
 @ONE
 @given(data=st.data(), fleet=involved(fleets()), **WAYS)
-def test_costs_are_those_of_an_exact_calculation_from_the_bill(
+def test_costs_match_an_exact_calculation_from_the_bill(
     data: DataObject, fleet: Fleet, pooled: bool, write: Any
 ) -> None:
-    told = data.draw(bills(fleet))
+    charged = data.draw(bills(fleet))
     with priced(fleet, data.draw(books(fleet))) as config:
         series = scrape(fleet, lean=True)
         shared = config.prices.model_copy(update={"commitment_sharing": "pooled" if pooled else "as_billed"})
         config = config.model_copy(update={"prices": shared})
         store = load(fleet, series, config)
-        if told:
+        if charged:
             export = config.store.with_name("bill.csv")
-            export.write_text(write(told))
+            export.write_text(write(charged))
             assert not collect_bills(store, [LocalTree(export)], None if write is focus else "aws").errors
         pipeline.attribute(config, store, period(fleet["start"], fleet["end"]))
         assert not unpaid(store)
         assert config.prices.book is not None
         listed = read_book(config.prices.book)
-        dearest = max(
+        highest = max(
             [float(row["price_per_hour"]) for row in listed]
-            + [float(Fraction(one.cost) / one.hours) for one in told]
+            + [float(Fraction(one.cost) / one.hours) for one in charged]
         )
-        # times are exact; money is to a few scrapes, within which a bill and its metrics may disagree on when a machine ran
-        slack = Decimal(4 * fleet["scrape"] / 3600 * dearest)
-        book = billed_book(told, listed, pooled=pooled)
+        # times are exact; money may differ by a few scrapes, since bill and metrics may disagree on a machine's uptime
+        slack = Decimal(4 * fleet["scrape"] / 3600 * highest)
+        book = billed_book(charged, listed, pooled=pooled)
         check_equal(fleet, series, config, store, book, slack)
-        _check_hours(store, told, pooled)
+        _check_hours(store, charged, pooled)
 
 
 DRAWN = given(data=st.data(), fleet=fleets(), **WAYS)
-test_many_more_bills = many(test_costs_are_those_of_an_exact_calculation_from_the_bill, DRAWN, ONE)
+test_many_more_bills = many(test_costs_match_an_exact_calculation_from_the_bill, DRAWN, ONE)
 
 _POOLS = """
     SELECT sum(instance_hours * price_per_hour), sum(effective_cost) FROM billed_hours
@@ -176,11 +176,11 @@ _POOLS = """
 _MACHINES = "SELECT instance_hours * price_per_hour, effective_cost FROM billed_hours"
 
 
-def _check_hours(store: Store, told: list[Charge], pooled: bool) -> None:
-    """Price x billed hours is the bill's effective cost: per machine as billed, over each pool where machines share."""
+def _check_hours(store: Store, charged: list[Charge], pooled: bool) -> None:
+    """Price x billed hours equals the bill's effective cost: per machine as billed, or over each pool of shared costs."""
     rows = store.query(_POOLS if pooled else _MACHINES)[1]
     assert all(abs(float(cost) - float(calculated)) < 1e-6 for calculated, cost in rows)
-    assert sum(cost for _, cost in rows) == sum(charge.cost for charge in told)
+    assert sum(cost for _, cost in rows) == sum(charge.cost for charge in charged)
 
 
 OWNERS = sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "StatefulSet"])
@@ -188,7 +188,7 @@ OWNERS = sampled_from(["PyTorchJob", "CronJob", "ReplicaSet", "Notebook", "State
 
 @composite
 def _typed(draw: DrawFn, fleet: Fleet) -> Fleet:
-    """The same fleet with owners of every type, slow starts, and pods that wait."""
+    """Draw the same fleet with owners of every type, slow starts, and waiting pods."""
     pods = []
     for one in fleet["pods"]:
         owner = [draw(OWNERS), draw(sampled_from(["x", "y"]))]
@@ -230,16 +230,16 @@ TABLES = """
 @pytest.mark.slow
 @settings(ONE, max_examples=5)
 @given(data=st.data(), fleet=fleets())
-def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: DataObject, fleet: Fleet) -> None:
+def test_store_filled_in_any_order_equals_one_made_at_once(data: DataObject, fleet: Fleet) -> None:
     with priced(fleet, data.draw(books(fleet))) as config:
         hourly = list(windows(fleet, scrape(fleet, lean=True), config, 1))
         assume(len(hourly) > 1)
         grown = Store(config.store.with_name("grown.duckdb"))
-        # by number: a failure then prints the order, not the samples
+        # by number, so that a failure prints the order, not the samples
         *first, last = data.draw(permutations(range(len(hourly))))
         for number in first:
             _load(grown, hourly[number])
-            # none: the next window is loaded before anything is attributed
+            # none: the next window is loaded before attribution
             if threshold := data.draw(sampled_from([None, 5, 60])):
                 idle = config.idle.model_copy(update={"threshold_percent": threshold})
                 teams = data.draw(sampled_from([config.teams, []]))
@@ -250,7 +250,7 @@ def test_a_store_filled_in_any_order_is_that_made_from_nothing(data: DataObject,
                 pipeline.attribute(config.model_copy(update=changed), grown)
             if data.draw(integers(0, 9)) == 0:
                 upkeep.rewrite(grown)
-        # A changed threshold makes every day anew: without a change, the last window alone has to.
+        # A changed threshold recomputes every day; without a change, only the last window is recomputed.
         pipeline.attribute(config, grown)
         _load(grown, hourly[last])
         anew = Store(config.store.with_name("anew.duckdb"))

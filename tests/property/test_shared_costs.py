@@ -1,4 +1,4 @@
-"""What is shared is cut exactly: by team, pod and time, whatever it is and whoever takes part."""
+"""Shared costs are split exactly by team, pod and time, for any costs and participants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpucost.engine import run_stage
 from tests.property.fleets import RARELY_SLOW
 
 NANO = Decimal("0.000000001")
-# what a report's sums come to, from a nanodollar to more than a double holds exactly
+# sums of a report, from a nanodollar to beyond the exact range of a double
 AMOUNTS = integers(-(10**18), 10**19).filter(bool).map(lambda nanos: nanos * NANO)
 COSTS = one_of(just(Decimal(0)), integers(1, 10**17).map(lambda nanos: nanos * NANO))
 CLAIMS = lists(
@@ -45,7 +45,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @settings(RARELY_SLOW, max_examples=20)
 @given(pools=POOLS)
-def test_every_cut_adds_up(
+def test_every_split_adds_up(
     con: duckdb.DuckDBPyConnection, pools: list[tuple[Decimal, str, list[dict[str, Any]]]]
 ) -> None:
     con.execute(
@@ -54,8 +54,8 @@ def test_every_cut_adds_up(
     )
     claims = [
         {"pool": pool, "split": split, "amount": amount, "node_id": 1, **claim}
-        for pool, (amount, split, told) in enumerate(pools)
-        for claim in told
+        for pool, (amount, split, claimed) in enumerate(pools)
+        for claim in claimed
     ]
     for claim in claims:
         columns, marks = ", ".join(claim), ", ".join(f"${name}" for name in claim)
@@ -63,21 +63,21 @@ def test_every_cut_adds_up(
     run_stage(con, "gpucost.questions.report.sharing", "60_pool_shares")
     rows = con.execute("SELECT pool, team, allocation_id, time_bucket, amount FROM pool_shares").fetchall()
     assert len(rows) == len(claims)
-    for pool, (amount, split, told) in enumerate(pools):
+    for pool, (amount, split, claimed) in enumerate(pools):
         mine = [row for row in rows if row[0] == pool]
         assert sum(row[-1] for row in mine) == amount
         assert all(row[-1] * amount >= 0 for row in mine)
         by_team = {team: sum(row[-1] for row in mine if row[1] == team) for team in {row[1] for row in mine}}
-        _check_shares(by_team, amount, split, told)
+        _check_shares(by_team, amount, split, claimed)
 
 
 def _check_shares(
-    by_team: dict[str | None, Decimal], amount: Decimal, split: str, told: list[dict[str, Any]]
+    by_team: dict[str | None, Decimal], amount: Decimal, split: str, claimed: list[dict[str, Any]]
 ) -> None:
-    """Teams get what they should, up to what doubles and the last decimal hide."""
-    costs = {team: sum((c["cost"] for c in told if c["team"] == team), Decimal(0)) for team in by_team}
+    """Check each team's share, within the precision of doubles and the last decimal."""
+    costs = {team: sum((c["cost"] for c in claimed if c["team"] == team), Decimal(0)) for team in by_team}
     if split != "even" and not sum(costs.values()):
-        costs = {team: Decimal(sum(c["gpu_ms"] for c in told if c["team"] == team)) for team in by_team}
+        costs = {team: Decimal(sum(c["gpu_ms"] for c in claimed if c["team"] == team)) for team in by_team}
     if split == "even" or not sum(costs.values()):
         if split != "even":
             return

@@ -1,4 +1,4 @@
-"""Random counters and random claims: work is what a plain calculation counts, and no cent is lost or made."""
+"""Random counters and random claims: work equals a plain calculation, and costs add up exactly."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from gpucost.questions.units.work import Levels, intervals
 from gpucost.store.connection import scratch_store
 from tests.replay.work import counter
 
-# what a process counts between two looks; None: it started over before that look
+# increase of a process between two samples; None: it restarted before the sample
 steps = lists(one_of(integers(0, 500), none()), min_size=1, max_size=30)
 
 
 @settings(max_examples=15)
 @given(lists(steps, min_size=1, max_size=3), booleans())
-def test_increases_are_those_of_a_plain_calculation(
-    processes: list[list[int | None]], replicas: bool
-) -> None:
+def test_increases_match_a_plain_calculation(processes: list[list[int | None]], replicas: bool) -> None:
     with scratch_store() as con:
         expected = _told(con, processes, replicas=replicas)
         find_processes(con, Period(from_ms(0), from_ms(10**9)), ())
@@ -45,9 +43,11 @@ def _told(con: duckdb.DuckDBPyConnection, processes: list[list[int | None]], *, 
             before, value = value, 3 if step is None else value + step
             expected += value - before if value >= before else value
             values.append(value)
-        # three returns to a former level are several processes behind one name (35_processes), not restarts
-        told = [value for value, _ in groupby(values)]
-        assume(sum(low < one <= high for one, low, high in zip(told, told[1:], told[2:], strict=False)) < 3)
+        # three returns to a former level indicate several processes behind one name (35_processes), not restarts
+        levels = [value for value, _ in groupby(values)]
+        assume(
+            sum(low < one <= high for one, low, high in zip(levels, levels[1:], levels[2:], strict=False)) < 3
+        )
         moments = np.arange(len(values), dtype=np.int64) * 60_000
         for replica in range(2 if replicas else 1):
             series = counter("request", f"pod-{number}", labels={"prometheus_replica": str(replica)})

@@ -1,1 +1,1 @@
-"""Turns a described fleet into what a real Prometheus would have scraped, as text, TSDB blocks or arrays."""
+"""Turns a described fleet into the scrapes of a real Prometheus, as text, TSDB blocks or arrays."""

@@ -1,7 +1,7 @@
 """Charges as billing exports, in the columns that the clouds deliver: AWS CUR (legacy and 2.0), Google Cloud, Azure, FOCUS.
 
-Beside the machines' hours stand what a real bill has and what is no machine's hour: storage and transfer on the instance's
-id, covered usage with its negation and fees, credits and tax.
+In addition to machine hours, the files contain other lines of real bills: storage and transfer under the instance's id,
+covered usage with its negation and fees, credits and tax.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Cells = dict[str, str]
 
 
 def aws_cur(charges: Iterable[Charge], *, legacy: bool = False) -> str:
-    """A Cost and Usage Report as CSV: CUR 2.0, or the legacy one with its slash columns."""
-    told = list(charges)
-    rows = [row for charge in told for row in _aws_rows(charge)]
-    if told:
-        rows += _aws_rest(told)
+    """Return a Cost and Usage Report as CSV: CUR 2.0, or the legacy format with slash columns."""
+    charged = list(charges)
+    rows = [row for charge in charged for row in _aws_rows(charge)]
+    if charged:
+        rows += _aws_rest(charged)
     return csv_text(rows if legacy else snake(rows))
 
 
@@ -47,7 +47,7 @@ def _aws_rows(charge: Charge) -> list[Cells]:
         pricing/unit                Hrs
         product/instanceType        {kind}
     """)
-    # a volume's and a transfer's cost on the id of the instance
+    # the cost of a volume and a transfer under the instance's id
     beside = [
         row
         | columns(f"""
@@ -81,10 +81,10 @@ def _aws_rows(charge: Charge) -> list[Cells]:
     return [row, *beside]
 
 
-def _aws_rest(told: list[Charge]) -> list[Cells]:
-    """A credit and tax of the account, and the commitments' fees, of which a part was not used."""
-    used, reserved = (sum(c.cost for c in told if c.option == option) for option in _COVERED)
-    base = _aws_base(told[0]) | {"lineItem/ResourceId": "", "lineItem/UsageType": "", "pricing/unit": ""}
+def _aws_rest(charged: list[Charge]) -> list[Cells]:
+    """Return a credit and tax of the account, and the commitments' fees, partly unused."""
+    used, reserved = (sum(c.cost for c in charged if c.option == option) for option in _COVERED)
+    base = _aws_base(charged[0]) | {"lineItem/ResourceId": "", "lineItem/UsageType": "", "pricing/unit": ""}
     rows = (
         """
         lineItem/LineItemType         Credit
@@ -136,7 +136,7 @@ GCP_SHAPES = {"a2-highgpu-2g": (24, 170, 2)}
 
 
 def gcp_jsonl(charges: Iterable[Charge]) -> str:
-    """Google Cloud's detailed export as BigQuery writes it to JSON lines: a machine's cores, memory and GPUs apart."""
+    """Return Google Cloud's detailed export as JSON lines from BigQuery: separate lines for cores, memory and GPUs."""
     return "".join(json.dumps(row) + "\n" for charge in charges for row in _gcp_rows(charge))
 
 
@@ -184,7 +184,7 @@ def _gcp_rows(charge: Charge) -> list[dict[str, Any]]:
                 "global_name": "//compute.googleapis.com/projects/a-project/zones/{zone}/instances/{name}"
             }}
         }}""")
-        # a discount on usage is part of what it costs, a promotion is not
+        # a discount on usage is part of its cost, a promotion is not
         if place == 2:
             row |= {"cost": float(cost) * 2, "credits": json.loads(_CREDITS.replace("COST", cost))}
         found.append(row)
@@ -198,7 +198,7 @@ _CREDITS = """[
 
 
 def azure_amortized(days: Iterable[Charge]) -> str:
-    """An amortized cost export of an Enterprise agreement, by day, with scale sets as AKS bills them."""
+    """Return an amortized cost export of an Enterprise agreement, by day, with scale sets as AKS bills them."""
     rows = [row for charge in days for row in _azure_rows(charge)]
     unused = columns("""
         ChargeType             UnusedReservation
@@ -250,7 +250,7 @@ def _azure_rows(charge: Charge) -> list[Cells]:
 
 
 def focus(charges: Iterable[Charge]) -> str:
-    """AWS's FOCUS 1.0 export as CSV."""
+    """Return AWS's FOCUS 1.0 export as CSV."""
     return csv_text([row for charge in charges for row in _focus_rows(charge)])
 
 

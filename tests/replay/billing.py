@@ -1,4 +1,4 @@
-"""What a cloud charges for a fleet's machines, hour by hour; bill_files.py writes it as exports."""
+"""A cloud's charges for a fleet's machines by hour; bill_files.py writes them as exports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.replay.kube import PROVIDERS, provider_id
 
 HOUR, DAY = 3600, 86_400
 
-#: The option and the price per hour at which a node's hour, told by its first second, is billed; None: not billed (yet).
+#: Purchase option and price per hour of a node's hour, given by its first second; None: not billed (yet).
 Rate = Callable[[dict[str, Any], int], tuple[str, Decimal] | None]
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What a machine cost in the charge period [start, start + length), of which it ran `seconds`.
+    """The cost of a machine in the charge period [start, start + length), in which it ran for `seconds`.
 
-    `option` is on_demand, spot, savings_plan or reservation; `cost` is effective, `list_cost` what it would be on demand.
+    `option` is on_demand, spot, savings_plan or reservation; `cost` is the effective cost, `list_cost` the on-demand cost.
     """
 
     node: dict[str, Any]
@@ -39,7 +39,7 @@ class Charge:
 
     @property
     def machine(self) -> str:
-        """The machine as Kubernetes names it."""
+        """Return the machine's name in Kubernetes."""
         return provider_id(self.node)
 
     @property
@@ -56,13 +56,13 @@ class Charge:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What machines have in common that share commitments in this charge period."""
+        """Return the key shared by machines that share commitments in this charge period."""
         node, capacity = self.node, "spot" if self.option == "spot" else "on_demand"
         return self.provider, node["region"], node["instance_type"], capacity, self.start, self.length
 
 
 def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
-    """The hours of a fleet's machines, each billed by the second; `booting`: seconds that a machine ran before it was a node."""
+    """Yield the hours of a fleet's machines, billed by the second; `booting`: seconds of runtime before it was a node."""
     for node in fleet["nodes"]:
         began, ended = node.get("created", node["from"]) - booting, node["to"]
         for hour in range(began - began % HOUR, ended, HOUR):
@@ -77,7 +77,7 @@ def charges(fleet: Fleet, rate: Rate, booting: int = 0) -> Iterator[Charge]:
 
 
 def by_day(hours: Iterable[Charge]) -> list[Charge]:
-    """The same cost by UTC day, as Azure exports it."""
+    """Return the same cost by UTC day, as Azure exports it."""
     days = defaultdict(list)
     for charge in hours:
         days[charge.machine, charge.option, charge.start // DAY].append(charge)

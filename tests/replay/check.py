@@ -1,4 +1,4 @@
-"""Holds figures against a case's true ones, within what scraping can know."""
+"""Compare figures with a case's true ones, within the precision of scraping."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def differences(
     measures: tuple[str, ...],
     slack: Mapping[str, float],
 ) -> list[str]:
-    """One line per measure that is further off than 0.5 % plus its slack; what is not expected is expected to be 0."""
+    """Return a line per measure that is off by more than 0.5 % plus its slack; measures without an expected value must be 0."""
     wrong = []
     for measure in measures:
-        said, truth = float(actual.get(measure) or 0), float(expected.get(measure) or 0)
+        figure, truth = float(actual.get(measure) or 0), float(expected.get(measure) or 0)
         allowed = RELATIVE * abs(truth) + slack.get(measure, 0.0) + 1e-6
-        if abs(said - truth) > allowed:
-            wrong.append(f"{what}: {measure} is {said:.6f}, true is {truth:.6f} (allowed ±{allowed:.6f})")
+        if abs(figure - truth) > allowed:
+            wrong.append(f"{what}: {measure} is {figure:.6f}, true is {truth:.6f} (allowed ±{allowed:.6f})")
     return wrong
 
 
 def slack_of_pods(fleet: Mapping[str, Any], pods: list[tuple[float, float, int]]) -> dict[str, float]:
-    """What scraping cannot know of pods, each (GPUs held, price per GPU-hour, edges that no timestamp metric fixes).
+    """Return the slack of pods, each (GPUs held, price per GPU-hour, edges without a timestamp metric).
 
-    Held time and cost: one scrape interval per such edge. Activity is sampled: one interval at either edge of every pod.
+    Allocated time and cost: one scrape interval per such edge. Activity is sampled: one interval at each edge of every pod.
     """
     interval = fleet["scrape"] / 3600
     held = sum(edges * interval * gpus for gpus, _, edges in pods)
@@ -58,7 +58,7 @@ def slack_of_pods(fleet: Mapping[str, Any], pods: list[tuple[float, float, int]]
 
 
 def check_figures(case: Path, store: Store) -> None:
-    """Fails with one line per figure of a pod, a namespace or the total that is not true."""
+    """Fail with a line per wrong figure of a pod, a namespace or the total."""
     start, end = (second * 1000 for second in period_of(read_fleet(case)))
     everything = total(store, start, end)
     wrong = wrong_figures(case, by_pod(store, start, end), everything)
@@ -68,7 +68,7 @@ def check_figures(case: Path, store: Store) -> None:
 
 
 def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figures) -> list[str]:
-    """One line per figure of a pod, a namespace or the total that is not true."""
+    """Return a line per wrong figure of a pod, a namespace or the total."""
     fleet, expected = read_fleet(case), read_expected(case)
     namespaces = defaultdict(Figures)
     for key, figures in pods.items():
@@ -76,42 +76,42 @@ def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figure
     wrong = []
     slacks = defaultdict(list)
     others = {key for key, figures in pods.items() if figures.allocated_gpu_hours or figures.cost}
-    for told in expected["by_pod"]:
-        key = (told["cluster"], told["namespace"], told["pod"], told["uid"])
-        edges = _edges(fleet, told)
+    for row in expected["by_pod"]:
+        key = (row["cluster"], row["namespace"], row["pod"], row["uid"])
+        edges = _edges(fleet, row)
         slacks[key[:2]].append(edges)
         figures = pods.get(key, Figures()).rounded()
-        wrong += differences(told["uid"], figures, told, (*HOURS, *MONEY), slack_of_pods(fleet, [edges]))
+        wrong += differences(row["uid"], figures, row, (*HOURS, *MONEY), slack_of_pods(fleet, [edges]))
         others -= {key}
-    wrong += [f"{key}: was not there, and has {pods[key].rounded()}" for key in others]
-    for told in expected["by_namespace"]:
-        where = (told["cluster"], told["namespace"])
+    wrong += [f"{key}: did not exist, but has {pods[key].rounded()}" for key in others]
+    for row in expected["by_namespace"]:
+        where = (row["cluster"], row["namespace"])
         slack = slack_of_pods(fleet, slacks[where])
         figures = namespaces[where].rounded()
-        wrong += differences(told["namespace"], figures, told, (*HOURS, *MONEY), slack)
+        wrong += differences(row["namespace"], figures, row, (*HOURS, *MONEY), slack)
     slack = slack_of_pods(fleet, [edges for held in slacks.values() for edges in held])
     slack |= slack_of_nodes(fleet, expected, slack)
     measures = (*HOURS, *MONEY, *FLEET_HOURS, *FLEET_MONEY)
     return wrong + differences("total", everything.rounded(), expected["total"], measures, slack)
 
 
-def _edges(fleet: Fleet, told: dict[str, Any]) -> tuple[float, float, int]:
-    """GPUs that a pod holds, what one costs in an hour, and how many of its two edges no timestamp metric fixes."""
-    pod = next(p for p in fleet["pods"] if (p["uid"], p["cluster"]) == (told["uid"], told["cluster"]))
+def _edges(fleet: Fleet, row: dict[str, Any]) -> tuple[float, float, int]:
+    """Return a pod's GPUs, their price per hour, and how many of its two edges have no timestamp metric."""
+    pod = next(p for p in fleet["pods"] if (p["uid"], p["cluster"]) == (row["uid"], row["cluster"]))
     node = next(n for n in fleet["nodes"] if is_on(pod, n))
     start, end = period_of(fleet)
     seconds = min(pod["to"], node["to"], end) - max(pod["scheduled"], node["from"], start)
-    hours = told.get("allocated_gpu_hours", 0)
+    hours = row.get("allocated_gpu_hours", 0)
     listed = min(pod["keep_until"], fleet["end"])
     ends_known = pod["to"] >= fleet["end"] or (
         listed - pod["to"] > 2 * fleet["scrape"] and pod["to"] < node["to"]
     )
     edges = (not pod.get("timestamps", True)) + (not ends_known)
-    return hours * 3600 / max(seconds, 1), told.get("cost", 0) / (hours or 1), edges
+    return hours * 3600 / max(seconds, 1), row.get("cost", 0) / (hours or 1), edges
 
 
 def slack_of_nodes(fleet: Fleet, expected: dict[str, Any], pods: dict[str, float]) -> dict[str, float]:
-    """A node's last moment is known to one scrape; so is what a pod at its edge leaves unallocated."""
+    """Return the slack of the total: a node's end, and the unallocated time at a pod's edge, are known to one scrape."""
     interval = fleet["scrape"] / 3600
     ended = [n for n in fleet["nodes"] if n["to"] < fleet["end"]]
     hours = sum(len(n["gpus"]) for n in ended) * interval

@@ -1,4 +1,4 @@
-"""What dcgm-exporter says about a fleet's devices."""
+"""The series of dcgm-exporter for a fleet's devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Item = dict[str, Any]
 
 
 def dcgm(fleet: Fleet, out: Recorder, base: Item, ticks: Clock, lean: bool) -> None:
-    """Records the exporters of all nodes; `lean` leaves out the metrics that no figure is made of."""
+    """Record the exporters of all nodes; `lean` leaves out metrics without effect on figures."""
     for node in fleet["nodes"]:
         if not node.get("dcgm", True):
             continue
@@ -75,7 +75,7 @@ def _holder(fleet: Fleet, node: Item, pod: Item | None) -> Item:
 
 
 def _values(fleet: Fleet, device: Item, ticks: Clock, here: slice) -> tuple[Values, Values, Values]:
-    """The device's percent at each scrape, and what GPU_UTIL and GR_ENGINE_ACTIVE show: at times nonsense."""
+    """Return the device's percent at each scrape, and the values of GPU_UTIL and GR_ENGINE_ACTIVE, sometimes implausible."""
     key, times = device_key(device), ticks.times[here] / 1000
     percent = np.zeros(len(times))
     for since, until, value in reversed(fleet["util"].get(key, [])):

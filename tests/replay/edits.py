@@ -1,4 +1,4 @@
-"""Edits of what was scraped, for what no description of a fleet tells: exporters that change their mind, err or disagree."""
+"""Edits of scrapes beyond a fleet's description: exporters that change, err or disagree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.replay.cases.words import MORNING
 from tests.replay.series import Recorder, Series
 from tests.text_tables import words
 
-#: Labels and their values, or the words for them: `pod=a node=`, of which the second has no value.
+#: Labels and their values, or text such as `pod=a node=`, in which the second has no value.
 Labels = Mapping[str, str | None] | str
 Hours = tuple[float, float]
 ALWAYS = (-math.inf, math.inf)
-#: What is another on every machine and GPU.
+#: Labels that differ on every machine and GPU.
 _IDS = """
     UUID uuid gpu_uuid device_uuid deviceuuid serial_number accelerator_id instance_id system_uuid provider_id"""
 _OWN = set(_IDS.split())
@@ -27,15 +27,15 @@ _OWN = set(_IDS.split())
 def relabel(
     series: list[Series], metrics: str, changes: Labels, where: Labels = "", hours: Hours = ALWAYS
 ) -> list[Series]:
-    """Changes labels (None takes one away) of the samples in [from, to) hours of the series that are meant.
+    """Change labels (None removes one) of the selected series' samples in [from, to) hours.
 
-    Meant are those whose metric matches `metrics` and whose labels match `where`, both regular expressions.
+    Selected series have a metric that matches `metrics` and labels that match `where`, both regular expressions.
     """
     return _edited(series, metrics, where, hours, lambda part: [_changed(part, changes)])
 
 
 def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[Series]:
-    """The same in a cluster of this name, on machines and GPUs of its own; machines of bills keep their provider ids."""
+    """Return the same in a cluster of this name, on its own machines and GPUs; machines on bills keep their provider ids."""
     own = _OWN if provider_ids else _OWN - {"provider_id"}
     digest = hashlib.sha256(cluster.encode()).hexdigest()[:8]
 
@@ -49,34 +49,34 @@ def move(series: list[Series], cluster: str, provider_ids: bool = True) -> list[
 def revalue(
     series: list[Series], metrics: str, value: float, where: Labels = "", hours: Hours = ALWAYS
 ) -> list[Series]:
-    """Gives the samples that are meant another value."""
+    """Give the selected samples another value."""
     return _edited(
         series, metrics, where, hours, lambda part: [replace(part, values=np.full(len(part.times), value))]
     )
 
 
 def scale(series: list[Series], metrics: str, factor: float) -> list[Series]:
-    """Multiplies the values of a metric."""
+    """Multiply the values of a metric."""
     return _edited(series, metrics, "", ALWAYS, lambda part: [replace(part, values=part.values * factor)])
 
 
 def drop(series: list[Series], metrics: str, where: Labels = "", hours: Hours = ALWAYS) -> list[Series]:
-    """Takes the samples that are meant away."""
+    """Remove the selected samples."""
     return _edited(series, metrics, where, hours, lambda _: [])
 
 
 def duplicate(series: list[Series], metrics: str, changes: Labels) -> list[Series]:
-    """Adds a copy with other labels of every series that is meant."""
+    """Add a copy of every selected series with other labels."""
     return _edited(series, metrics, "", ALWAYS, lambda part: [part, _changed(part, changes)])
 
 
 def switch(before: list[Series], after: list[Series], hour: float) -> list[Series]:
-    """What was scraped of one fleet until `hour`, and of another from there on."""
+    """Return one fleet's scrapes until `hour`, and another's from then on."""
     return _merged([*drop(before, ".*", hours=(hour, math.inf)), *drop(after, ".*", hours=(-math.inf, hour))])
 
 
 def thin(series: list[Series], seconds: int, hours: Hours) -> list[Series]:
-    """Leaves of the samples in [from, to) hours those that a scrape every so many seconds would have brought."""
+    """Thin the samples in [from, to) hours to a scrape interval of so many seconds."""
     return _edited(series, ".*", "", hours, lambda part: [part.where(part.times % (1000 * seconds) == 0)])
 
 
@@ -95,8 +95,8 @@ def _edited(
     return _merged(parts)
 
 
-def _labels(told: Labels) -> Mapping[str, str | None]:
-    return words(told) if isinstance(told, str) else told
+def _labels(labels: Labels) -> Mapping[str, str | None]:
+    return words(labels) if isinstance(labels, str) else labels
 
 
 def _changed(one: Series, changes: Labels) -> Series:

@@ -1,4 +1,4 @@
-"""What kube-state-metrics says about a fleet."""
+"""The series of kube-state-metrics for a fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.text_tables import columns, text_rows, words
 
 Item = dict[str, Any]
 
-#: By provider: the label that says how a node was bought, and its values.
+#: By provider: the label of the capacity type, and its values.
 CAPACITY_LABELS = {
     provider: (label, words(values))
     for provider, label, values in text_rows("""
@@ -37,7 +37,7 @@ PROVIDER_IDS = columns("""
 
 
 def provider_id(node: Item) -> str:
-    """What a node's cloud calls the machine, as kube_node_info tells it."""
+    """Return the cloud's machine id in kube_node_info."""
     made = PROVIDER_IDS[node.get("provider", "karpenter")].format(zone=node["zone"], digest=_digest(node))
     return str(node.get("provider_id", made))
 
@@ -48,7 +48,7 @@ def _digest(node: Item) -> str:
 
 
 def kube_state(fleet: Fleet, out: Recorder, base: Item, ticks: Clock) -> None:
-    """Records one kube-state-metrics target."""
+    """Record one kube-state-metrics target."""
     kube = _Target(out, base, ticks, fleet)
     for node in fleet["nodes"]:
         kube.node(node)
@@ -62,7 +62,7 @@ class _Target:
         self.out, self.base, self.ticks, self.fleet = out, base, ticks, fleet
 
     def of(self, prefix: str, cluster: str, start: float, end: float, **names: Any) -> Callable[..., None]:
-        """What records a metric of an object: more of its labels, and a value in [start, end)."""
+        """Return a function that records a metric of an object: more labels, and a value in [start, end)."""
         where = {"cluster": cluster} if has_cluster_label(self.fleet) else {}
 
         def put(metric: str, labels: Item, value: float = 1, start: float = start, end: float = end) -> None:
@@ -110,11 +110,11 @@ class _Target:
             put("info", {"node": where, "host_ip": "10.8.0.4", **of_owner}, 1, since, until)
             for container in containers:
                 init = "" if container["role"] == "main" else "init_"
-                for resource, units in _asked(pod, container).items():
-                    asked = {"container": container["name"], "node": where, "resource": resource}
-                    asked["unit"] = UNITS.get(resource, "integer")
+                for resource, units in _requested(pod, container).items():
+                    requested = {"container": container["name"], "node": where, "resource": resource}
+                    requested["unit"] = UNITS.get(resource, "integer")
                     for what in ("requests",) if resource in UNITS else ("requests", "limits"):
-                        put(f"{init}container_resource_{what}", asked, units, since, until)
+                        put(f"{init}container_resource_{what}", requested, units, since, until)
         for container in containers:
             named, role = {"container": container["name"]}, container["role"]
             if "image" in pod:
@@ -156,7 +156,7 @@ class _Target:
 
 
 def node_labels(node: Item) -> Item:
-    """A node's labels as kube-state-metrics spells them: where it is, how it was bought, how its GPUs are shared."""
+    """Return a node's labels in kube-state-metrics' spelling: location, capacity type and GPU sharing."""
     capacity, spelled = CAPACITY_LABELS[node.get("provider", "karpenter")]
     place, kind = (
         ("failure_domain_beta_kubernetes_io", "beta_kubernetes_io")
@@ -197,7 +197,7 @@ def node_labels(node: Item) -> Item:
 
 
 def resources_of(node: Item) -> dict[str, int]:
-    """What the device plugin offers on a node: {resource: units}."""
+    """Return the device plugin's offer on a node: {resource: units}."""
     cut, replicas = node.get("mig", {}), node.get("replicas", 1)
     slices = [s["profile"] for parts in cut.values() for s in parts]
     plain = len([g for g in node["gpus"] if g not in cut])
@@ -211,26 +211,26 @@ def resources_of(node: Item) -> dict[str, int]:
 
 
 def containers_of(pod: Item) -> list[Item]:
-    """The containers of a pod: name, count of GPUs, role, cpu, memory_gib."""
+    """Return the containers of a pod: name, GPU count, role, cpu, memory_gib."""
     alone = [{**pod, "name": pod["container"], "count": pod.get("count"), "role": "main"}]
     return [{"role": "main", **c} for c in pod["containers"]] if "containers" in pod else alone
 
 
-def _asked(pod: Item, container: Item) -> dict[str, float]:
-    """What a container requests, by resource."""
-    asked = {
+def _requested(pod: Item, container: Item) -> dict[str, float]:
+    """Return a container's requests by resource."""
+    requested = {
         pod["resource"]: container.get("count"),
         **container.get("asks", {}),
         "cpu": container.get("cpu"),
         "memory": container.get("memory_gib", 0) * GIB,
     }
-    return {resource: units for resource, units in asked.items() if units}
+    return {resource: units for resource, units in requested.items() if units}
 
 
 def _valued(
     spans: list[list[float]], start: float, end: float, usual: float = 0
 ) -> Iterator[tuple[float, float, float]]:
-    """[from, to) of each value: the usual one outside of the spans; a span that names none has 1."""
+    """Yield [from, to) of each value: the usual value outside of the spans, and 1 in spans without a value."""
     for since, until, *value in sorted(spans):
         yield start, since, usual
         yield since, until, *(value or [1])

@@ -1,4 +1,4 @@
-"""Loads a fleet's scrapes straight into a store, without a server: the fast way for many fleets."""
+"""Loads a fleet's scrapes directly into a store, without a server, for speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.replay.series import Series
 
 
 def write_book(folder: Path, rows: Iterable[str] = BOOK) -> Path:
-    """Writes a price book of these rows into `folder`."""
+    """Write a price book of these rows into `folder`."""
     path = folder / "prices.csv"
     path.write_text("\n".join([HEADER, *rows]) + "\n")
     return path
@@ -34,7 +34,7 @@ def write_config(
     settings: str = "",
     **prometheus: object,
 ) -> Config:
-    """Writes and loads a configuration for the fleet into `folder`, which the store lies in, too; `settings` end it."""
+    """Write a configuration for the fleet into `folder`, next to the store, and load it; `settings` is appended."""
     source = "".join(f"{key} = {json.dumps(value)}\n" for key, value in prometheus.items())
     teams = "".join(
         f"[[teams]]\nname = {json.dumps(team['name'])}\nnamespaces = {json.dumps(team['namespaces'])}\n"
@@ -54,7 +54,7 @@ cost_basis = {json.dumps(fleet.get("cost_basis", "node"))}
 
 
 def put_prices(fleet: Fleet, store: Store) -> None:
-    """Puts the fleet's list and unit prices into the store, newer than any that gpucost ships."""
+    """Add the fleet's list and unit prices to the store, newer than the shipped ones."""
     priced = fleet["nodes"] if "list_prices" in fleet else []
     places = {(PROVIDERS[n["provider"]], n["region"], n["instance_type"]) for n in priced}
     with store.write() as con:
@@ -80,7 +80,7 @@ def load(
     hours_per_window: int = 24,
     after: Callable[[Store], None] | None = None,
 ) -> Store:
-    """Loads the fleet's series in windows, calling `after` between them; returns the store."""
+    """Load the fleet's series in windows, calling `after` between them; return the store."""
     store = Store(config.store)
     put_prices(fleet, store)
     for window in windows(fleet, series, config, hours_per_window):
@@ -99,7 +99,7 @@ def windows(
     source: str = "replay",
     run_id: int = 1,
 ) -> Iterator[SampleWindow]:
-    """What a server answers, some hours at a time."""
+    """Yield a server's answers, some hours at a time."""
     activity = thresholds(config.activity.model_copy(update={"memory": False}), config.idle)
     cluster = fleet["nodes"][0]["cluster"]
     first, last = fleet["start"] * 1000, fleet["end"] * 1000

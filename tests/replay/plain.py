@@ -1,4 +1,4 @@
-"""Machines without Kubernetes, as nvidia_gpu_exporter or dcgm-exporter on them is scraped."""
+"""Scrapes of nvidia_gpu_exporter or dcgm-exporter on machines without Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tests.replay.series import Recorder, Series
 from tests.text_tables import text_rows, words
 
 MODEL = "NVIDIA A100-SXM4-80GB"
-#: Activity in percent, whatever the exporter; `as_ratios` gives it nvidia_gpu_exporter's name and unit.
+#: Activity in percent for either exporter; `as_ratios` gives it nvidia_gpu_exporter's name and unit.
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 RATIO = "nvidia_smi_utilization_gpu_ratio"
-#: A machine with two GPUs is $4 an hour, a node of Kubernetes with one $1.
+#: A machine with two GPUs costs $4 an hour, a Kubernetes node with one GPU $1.
 BOOK = [",,,box-2,on_demand,4.00,USD,", ",,,g5.xlarge,on_demand,1.00,USD,"]
 PRICES = "\n".join([HEADER, *BOOK]) + "\n"
-#: Of a GPU, from hour, to hour: how busy it is, in percent, or who uses it.
+#: GPU, from hour, to hour, and its utilization in percent or its user.
 Busy = tuple[int, float, float, float]
 Users = tuple[int, float, float, str]
 
 
 def uuid(host: str, gpu: int) -> str:
-    """A GPU's UUID as nvidia_gpu_exporter writes it."""
+    """Return a GPU's UUID in nvidia_gpu_exporter's format."""
     return str(uuid5(NAMESPACE_DNS, f"{host}-{gpu}"))
 
 
 def smi(host: str, gpu: int) -> dict[str, object]:
-    """The labels of nvidia_gpu_exporter."""
+    """Return the labels of nvidia_gpu_exporter."""
     return {**words(f"job=nvidia_gpu_exporter instance={host}:9835 uuid={uuid(host, gpu)}")}
 
 
 def dcgm(host: str, gpu: int) -> dict[str, object]:
-    """The labels of dcgm-exporter."""
+    """Return the labels of dcgm-exporter."""
     labels = f'job=dcgm-exporter instance={host}:9400 Hostname={host} modelName="{MODEL}" UUID=GPU-{uuid(host, gpu)}'
     return {**words(labels), "gpu": gpu}
 
@@ -47,7 +47,7 @@ def machine(
     hours: float = 24,
     down: Iterable[tuple[float, float]] = (),
 ) -> list[Series]:
-    """What one machine's exporter is scraped for each minute: a set of labels for each of its GPUs."""
+    """Return the scrapes of one machine's exporter, each minute, with a set of labels for each GPU."""
     out = Recorder()
     ticks = np.arange(at(0), at(hours), 60)
     for start, end in down:
@@ -82,7 +82,7 @@ USERS = [(int(gpu), float(start), float(end), name) for gpu, start, end, name in
 
 
 def boxes(users: Iterable[Users] = (), labels: Iterable[str] = ("box-1", "box-2")) -> list[Series]:
-    """Two machines with two GPUs each, and nvidia_gpu_exporter."""
+    """Return two machines with two GPUs each, and nvidia_gpu_exporter."""
     first, second = labels
     return [
         *machine([smi(first, 0), smi(first, 1)], BUSY_1, users),
@@ -91,7 +91,7 @@ def boxes(users: Iterable[Users] = (), labels: Iterable[str] = ("box-1", "box-2"
 
 
 def as_ratios(series: Iterable[Series]) -> list[Series]:
-    """The same with nvidia_gpu_exporter's name of activity, from 0 to 1."""
+    """Return the same under nvidia_gpu_exporter's activity metric, from 0 to 1."""
     return [
         replace(one, labels={**one.labels, "__name__": RATIO}, values=one.values / 100)
         if one.labels["__name__"] == UTIL

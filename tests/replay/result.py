@@ -1,4 +1,4 @@
-"""Reads what the product made of a fleet, in the oracle's words."""
+"""Reads a fleet's stored figures as the oracle's types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BROKEN = """
 
 
 def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[PodKey, Figures]:
-    """Figures of every pod in the period, by (cluster, namespace, pod, uid)."""
+    """Return the figures of every pod in the period, by (cluster, namespace, pod, uid)."""
     found = defaultdict(Figures)
     with store.read() as con:
         rows = con.execute(_PODS, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()
@@ -55,7 +55,7 @@ def by_pod(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> dict[
 
 
 def total(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> Figures:
-    """The figures of everything in the period, or of the clusters whose names match."""
+    """Return the total figures of the period, or of the clusters whose names match."""
     with store.read() as con:
         (row,) = con.execute(_TOTAL, {"from_ms": from_ms, "to_ms": to_ms, "cluster": cluster}).fetchall()
     unallocated, unavailable, unallocated_cost, capacity, over, node_cost = row
@@ -71,7 +71,7 @@ def total(store: Store, from_ms: int, to_ms: int, cluster: str = ".*") -> Figure
 
 
 def unpaid(store: Store) -> list[tuple[int, int, Decimal, Decimal]]:
-    """Node-hours whose cost is not exactly what their holders and nobody pay; there must be none."""
+    """Return the node-hours whose cost differs from the sum of allocated and unallocated costs; there must be none."""
     with store.read() as con:
         return con.execute(_BROKEN).fetchall()
 

@@ -1,4 +1,4 @@
-"""All that Prometheus would have scraped from a fleet, and its two outer shapes: OpenMetrics text and arrays."""
+"""All scrapes of a fleet, as OpenMetrics text or arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KSM_LAG, _PROMETHEUS_LAG = 0.31, 0.43
 
 
 def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
-    """Every series of the fleet; `lean` leaves out the metrics that no figure is made of."""
+    """Return every series of the fleet; `lean` leaves out metrics without effect on figures."""
     out = Recorder()
     steps = fleet.get("ksm_scrapes") or [fleet["scrape"]] * fleet.get("ksm_replicas", 1)
     replicas = fleet.get("prometheus_replicas", 1)
@@ -38,7 +38,7 @@ def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
 
 
 def write_openmetrics(series: list[Series], out: TextIO, *, ends: bool = True) -> None:
-    """Writes series as OpenMetrics text with timestamps, as promtool reads it; what does not end here goes on after them."""
+    """Write series as OpenMetrics text with timestamps for promtool; without `ends`, more text can follow."""
     for name in sorted({s.labels["__name__"] for s in series}):
         print(f"# TYPE {name} gauge", file=out)
         for one in series:
@@ -57,7 +57,7 @@ def _escaped(text: str) -> str:
 
 
 def answers(series: list[Series], from_ms: int, to_ms: int) -> Iterator[ReadAnswer]:
-    """The samples in [from_ms, to_ms) as a collector hands them to the store: one answer per metric."""
+    """Yield the samples in [from_ms, to_ms) as a collector passes them to the store: one answer per metric."""
     from gpucost.store.metrics import ReadAnswer
 
     by_metric = {}

@@ -1,4 +1,4 @@
-"""Scrapes: when targets are scraped, and the series that come of it."""
+"""Scrapes: the scrape times of targets and the resulting series."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ Span = Sequence[float]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series: labels with `__name__`, samples in order of time (milliseconds)."""
+    """One series: labels with `__name__`, samples by time (milliseconds)."""
 
     labels: dict[str, str]
     times: Times
     values: Values
 
     def where(self, keep: npt.NDArray[np.bool_]) -> Series:
-        """The series with some of its samples."""
+        """Return the series with some of its samples."""
         return Series(self.labels, self.times[keep], self.values[keep])
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The scrapes of one target: each at `times` (ms), meant for the multiples `ticks` (ms) of the interval."""
+    """The scrapes of one target: actual `times` (ms) and nominal `ticks` (ms), multiples of the interval."""
 
     ticks: Times
     times: Times
 
     def without(self, silences: Iterable[Span]) -> Clock:
-        """The same clock without the scrapes that failed in these [from, to) seconds."""
+        """Return the same clock without the scrapes that failed in these [from, to) seconds."""
         kept = np.ones(len(self.times), dtype=bool)
         for start, end in silences:
             kept &= ~((self.times >= start * 1000) & (self.times < end * 1000))
         return Clock(self.ticks[kept], self.times[kept])
 
     def slice(self, start: float, end: float) -> slice:
-        """The scrapes in [start, end) seconds."""
+        """Return the scrapes in [start, end) seconds."""
         low, high = np.searchsorted(self.times, [round(start * 1000), round(end * 1000)])
         return slice(int(low), max(int(low), int(high)))
 
 
 def clock(fleet: Fleet, lag: float = 0.0) -> Clock:
-    """When a target is scraped that lies `lag` intervals behind the others."""
+    """Return the scrape times of a target `lag` intervals behind the others."""
     step = fleet["scrape"]
     ticks = np.arange(fleet["start"] // step * step, fleet["end"] + step, step, dtype=np.int64) * 1000
     dice = random.Random(fleet.get("seed", 11))
@@ -61,13 +61,13 @@ def clock(fleet: Fleet, lag: float = 0.0) -> Clock:
 
 
 class Recorder:
-    """Collects the samples of series by their labels, whatever the order they are told in."""
+    """Collects the samples of series by labels, in any order."""
 
     def __init__(self) -> None:
         self._chunks: dict[tuple[tuple[str, str], ...], list[tuple[Times, Values]]] = {}
 
     def add(self, name: str, labels: dict[str, object], times: Times, values: Values | float) -> None:
-        """Adds samples; labels without a value are left out, as Prometheus does."""
+        """Add samples; labels without a value are dropped, as in Prometheus."""
         if len(times):
             key = (("__name__", name), *((k, str(v)) for k, v in labels.items() if v is not None and v != ""))
             self._chunks.setdefault(key, []).append(
@@ -75,7 +75,7 @@ class Recorder:
             )
 
     def series(self) -> list[Series]:
-        """All series, each with its samples in order of time."""
+        """Return all series, each with its samples by time."""
         found = []
         for key, chunks in self._chunks.items():
             times, values = (np.concatenate(column) for column in zip(*chunks, strict=True))

@@ -1,4 +1,4 @@
-"""A real Prometheus over a fleet's scrapes, on a free loopback port."""
+"""A real Prometheus with a fleet's scrapes, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.replay.scrape import scrape, write_openmetrics
 
 
 def require_prometheus() -> None:
-    """Skip the test where Prometheus is not installed; fail it under CI=true."""
+    """Skip the test if Prometheus is not installed; fail it under CI=true."""
     require("prometheus", "promtool", package="prometheus")
 
 
 def write_blocks(write: Callable[[TextIO], None], data: Path) -> None:
-    """Writes the OpenMetrics text that `write` makes as Prometheus TSDB blocks into the folder `data`."""
+    """Convert the OpenMetrics text of `write` to Prometheus TSDB blocks in the folder `data`."""
     data.mkdir(parents=True, exist_ok=True)
     text = data / "scrapes.om"
     with text.open("w") as out:
@@ -34,14 +34,14 @@ def write_blocks(write: Callable[[TextIO], None], data: Path) -> None:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def start_prometheus(data: Path, port: int) -> subprocess.Popen[bytes]:
-    """Starts a Prometheus over the blocks in `data` and returns once it answers."""
+    """Start a Prometheus with the blocks in `data`; return once it answers."""
     config = data / "prometheus.yml"
     config.write_text("global: {scrape_interval: 1h}\n")
     flags = f"--storage.tsdb.path={data} --storage.tsdb.retention.time=100y --log.level=error"
@@ -59,7 +59,7 @@ def start_prometheus(data: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends a server started here, by force where it will not end."""
+    """Stop a server started here, by force if necessary."""
     process.terminate()
     try:
         process.wait(timeout=10)
@@ -69,13 +69,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def prometheus_over(fleet: Fleet, data: Path) -> AbstractContextManager[str]:
-    """The URL of a Prometheus that scraped the fleet, alive within the `with`."""
+    """Return a context with the URL of a Prometheus that scraped the fleet."""
     return prometheus_over_text(lambda out: write_openmetrics(scrape(fleet), out), data)
 
 
 @contextmanager
 def prometheus_over_text(write: Callable[[TextIO], None], data: Path) -> Iterator[str]:
-    """The URL of a Prometheus that holds the OpenMetrics text which `write` makes, alive within the `with`."""
+    """Yield the URL of a Prometheus with the OpenMetrics text of `write`."""
     write_blocks(write, data)
     port = free_port()
     process = start_prometheus(data, port)

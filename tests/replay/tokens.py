@@ -1,5 +1,8 @@
-"""A fleet that serves models, and what its engines count: vLLM, SGLang, pools of prefill and decode, two models in one pod,
-a service that comes and goes, counters that start over. Days are those of Berlin; money is exact: each GPU costs $1 an hour."""
+"""A fleet that serves models, with its engines' counters.
+
+vLLM, SGLang, pools of prefill and decode, two models in one pod, a service that scales to zero, counter resets. Days are in
+Berlin time; money is exact: each GPU costs $1 an hour.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from tests.text_tables import text_rows, words
 
 HOURS = 50
 BOOK = f"{HEADER}\n,,,g6.12xlarge,on_demand,4.00,USD,\n"
-STEP = 300  # seconds between the looks at a counter
-#: The mapping of SGLang's prompt tokens is one's own, and says what they weigh; two others match nothing.
+STEP = 300  # seconds between the samples of a counter
+#: A user's own mapping of SGLang's prompt tokens sets their weight; two others match nothing.
 SETTINGS = """
 [serving]
 prefill = ["*-prefill"]
@@ -45,8 +48,11 @@ match = { job = ["elsewhere"] }
 
 @dataclass(frozen=True)
 class Work:
-    """A counter of a pod: so much is added at each look within (from, to, amount), in hours; `falls` are hours from which it
-    goes on from another value. It is seen within `seen`; `first` is what it shows then, `lag` seconds after the hour."""
+    """A counter of a pod that grows by `amount` at each sample within (from, to, amount), in hours.
+
+    `falls` are hours from which it continues at another value. It is scraped within `seen`; its first sample, `lag` seconds
+    after the hour, has the value `first`.
+    """
 
     pod: str
     namespace: str
@@ -62,7 +68,7 @@ class Work:
     weight: str = "0.25"
 
     def samples(self) -> list[tuple[int, int]]:
-        """What is seen of it: Unix seconds and values."""
+        """Return its samples: Unix seconds and values."""
         found = []
         value, falls = self.first, dict(self.falls)
         for second in range(at(self.seen[0]) + self.lag, at(self.seen[1]), STEP):
@@ -84,8 +90,8 @@ _METRICS = {
         prompt_token=sglang:prompt_tokens_total generation_token=sglang:generation_tokens_total
         cached_token=sglang:cached_tokens_total"""),
 }
-#: Counters: pod, namespace, model, engine, hours at work, what is added in the first of these spans (a third more in each later
-#: one), hours that are seen, and what else is said of them.
+#: Counters: pod, namespace, model, engine, hours at work, increase in the first of these spans (a third more in each later
+#: one), hours scraped, and other properties.
 _WORKS = """
 chat-0 | serve | qwen | vllm | 1 18, 20 26 | prompt_token=40001 generation_token=9007 cached_token=11003 prefill_second=13 decode_second=131 | 0 26 | falls=20:0 first=1000000 lag=41
 chat-1 | serve | qwen | vllm | 26 40, 45 50 | prompt_token=40001 generation_token=9007 cached_token=11003 prefill_second=13 decode_second=131 | 26.25 50 | first=17
@@ -103,30 +109,30 @@ burst-b | serve | small | vllm | 30 39 | prompt_token=7013 generation_token=3001
 quiet-0 | serve | unused | vllm | | prompt_token=0 generation_token=0 | 0 50 | first=100
 ghost-0 | serve | qwen | vllm | 4 44 | prompt_token=7013 generation_token=3001 | 0 50 |
 """  # noqa: E501
-# chat-0's container starts over at 20 h, another pod takes its place at 26 h. old-0 is of engine v0, which counts no tokens of
-# the cache; its counter goes back to less, but not to nothing. Of the split pools, which do what joined-0 does, the second counts
-# the prompt again. multi-0 has a model and its adapter: on the second day only the adapter serves, on the third neither. burst is
-# scaled to nothing and back: each pod counts from 0. Nobody knows ghost-0.
+# chat-0's container restarts at 20 h, and another pod replaces it at 26 h. old-0 runs engine v0, which does not count cached
+# tokens; its counter falls to a smaller value above 0. The split pools do the work of joined-0; the second pool counts the
+# prompt again. multi-0 has a model and its adapter: on the second day only the adapter serves, on the third neither. burst
+# scales to zero and back: each pod counts from 0. No metrics describe the pod ghost-0.
 
 
 def _pairs(text: str, sign: str = " ") -> list[tuple[float, float]]:
-    """Two numbers with this sign in between, again and again."""
+    """Return each pair of numbers joined by this sign."""
     pairs = [pair.strip().split(sign) for pair in text.split(",") if pair]
     return [(float(one), float(two)) for one, two in pairs]
 
 
 def works() -> list[Work]:
-    """Every counter of the fleet."""
+    """Return every counter of the fleet."""
     found = []
     for name, namespace, model, engine, spans, amounts, seen, more in text_rows(_WORKS):
-        said = {"falls": "", "first": "0", "lag": "0", "weight": "0.25", **words(more)}
-        labels = (("cache_source", said["cache_source"]),) if "cache_source" in said else ()
-        falls = tuple((hour, int(value)) for hour, value in _pairs(said["falls"], ":"))
+        cells = {"falls": "", "first": "0", "lag": "0", "weight": "0.25", **words(more)}
+        labels = (("cache_source", cells["cache_source"]),) if "cache_source" in cells else ()
+        falls = tuple((hour, int(value)) for hour, value in _pairs(cells["falls"], ":"))
         for unit, amount in words(amounts).items():
             adds = [(*span, int(amount) * (3 + number) // 3) for number, span in enumerate(_pairs(spans))]
             work = Work(
                 name, namespace, _METRICS[engine][unit], unit, model, _pairs(seen)[0], tuple(adds), falls,
-                int(said["first"]), int(said["lag"]), labels, said["weight"],
+                int(cells["first"]), int(cells["lag"]), labels, cells["weight"],
             )  # fmt: skip
             found.append(work)
     return found
@@ -172,7 +178,7 @@ f | 0 1 2 3 | 30.5 | 39
 
 
 def serving() -> Fleet:
-    """Who holds which GPUs, and when they are busy."""
+    """Return the fleet: allocations and busy times of its GPUs."""
     nodes = [node(name, "g6.12xlarge", float(start), float(end)) for name, start, end in text_rows(_NODES)]
     pods, util = [], {}
     for name, where, gpus, start, end, namespace in text_rows(_PODS):
@@ -180,12 +186,12 @@ def serving() -> Fleet:
         pods.append(pod(name, where, gpus.split(), float(start), float(end), namespace, owner=owner))
     for where, gpus, start, end in text_rows(_BUSY):
         util |= busy(where, gpus.split(), float(start), float(end))
-    # an eighth of an hour: idle money has an end
+    # an eighth of an hour: idle cost is a finite decimal
     return fleet(HOURS, nodes, pods, util, scrape=450, timezone="Europe/Berlin")
 
 
 def write(out: TextIO) -> None:
-    """The fleet's scrapes and its counters, as OpenMetrics text."""
+    """Write the fleet's scrapes and its counters as OpenMetrics text."""
     counters = Recorder()
     for work in works():
         seconds, values = np.array(work.samples(), dtype=np.int64).T

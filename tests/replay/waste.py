@@ -1,4 +1,4 @@
-"""What must hold of the anatomy of waste, whatever the fleet."""
+"""Checks of the anatomy of waste that hold for any fleet."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _HOURS = """
 
 
 def anatomy(config: Config, store: Store, period: Period, *by: str) -> waste.Waste:
-    """The anatomy of waste of an attributed store."""
+    """Return the anatomy of waste of an attributed store."""
     with store.read() as con:
         return waste.build(con, config, Query(period, str(period)), by)
 
 
 def check_waste(config: Config, store: Store, period: Period) -> None:
-    """Buckets add up to what each node cost in each hour, exactly, and to all GPU time; days tell the same as hours."""
+    """Check that buckets add up exactly to each node's cost in each hour and to all GPU time, and that days match hours."""
     span = {"from_ms": period.start_ms, "to_ms": period.end_ms}
     with store.read() as con:
         node_cost = {
@@ -50,7 +50,7 @@ def check_waste(config: Config, store: Store, period: Period) -> None:
     assert [row.cost for row in whole.buckets] == [row.cost for row in by_hour.buckets]
     hours = {row.bucket: row.gpu_hours for row in whole.buckets}
     assert hours == pytest.approx({row.bucket: row.gpu_hours for row in by_hour.buckets}, abs=1e-6)
-    # what is under a millisecond is left out
+    # amounts under a millisecond are left out
     assert whole.totals.gpu_hours == pytest.approx((gpu_ms or 0) / MS_PER_HOUR, abs=1e-4)
     assert hours["unavailable"] == pytest.approx((unavailable_ms or 0) / MS_PER_HOUR, abs=1e-4)
     assert sum(hours[name] for name in IDLE) <= (idle_ms or 0) / MS_PER_HOUR + 1e-6

@@ -1,4 +1,4 @@
-"""Fleets that do work: training on 8 A100s at $3 each, serving on L4s, and what they say of it."""
+"""Fleets that do work: training on 8 A100s at $3 each, serving on L4s, and their metrics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
 from tests.text_tables import words
 
-# Attributed stores by their fleets: several tests have the same one.
+# Attributed stores by fleet: several tests share one.
 _ATTRIBUTED: dict[str, bytes] = {}
 BOOK = f"{HEADER}\n,,,p4de.24xlarge,,24.00,USD,\n,,,g6.12xlarge,,4.00,USD,\n"
 
 
 def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "run-a", **more: Any) -> Fleet:
-    """One pod after the other, each with all 8 GPUs of a $24 node: 8 A100s at $3 an hour."""
+    """Return successive pods, each with all 8 GPUs of a $24 node: 8 A100s at $3 an hour."""
     pods, util = [], ""
     for number, (start, end) in enumerate(spans):
         pods.append(pod(f"{owner}-{number}", "train", list(range(8)), start, end, owner=["Job", owner]))
@@ -39,7 +39,7 @@ def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "
 
 
 def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
-    """The fleet's metrics in an attributed store of its own, with the configuration beside it."""
+    """Return the fleet's metrics in an attributed store, with the configuration next to it."""
     prices = folder / "prices.csv"
     prices.write_text(BOOK)
     config = write_config(described, folder, prices)
@@ -55,13 +55,13 @@ def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
 
 def put(
     store: Store,
-    told: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]],
+    series_points: Sequence[tuple[ProgressSeries, Sequence[tuple[float, float]]]],
     hours: float = 24,
     source: str = "prom",
 ) -> None:
-    """What a server told of the fleet's day: series with their values at hours of it."""
+    """Load a server's metrics of the fleet's day: series with their values by hour."""
     batch = ProgressBatch()
-    for series, points in told:
+    for series, points in series_points:
         values = np.array([value for _, value in points], dtype=float)
         batch.add(series, np.array([at(hour) * 1000 for hour, _ in points]), values)
     span = (at(0) * 1000, at(hours) * 1000)
@@ -75,7 +75,7 @@ def put(
 def counter(
     unit: str, pod_name: str, namespace: str = "train", kind: str = "counter", **more: Any
 ) -> ProgressSeries:
-    """A series with the labels of a scraped pod."""
+    """Return a series with the labels of a scraped pod."""
     labels = words(f"namespace={namespace} pod={pod_name} instance={pod_name}:8000") | more.pop("labels", {})
     listed = tuple(sorted(labels.items()))
     return ProgressSeries("test", unit, kind, listed, "main", namespace, pod_name, **more)
@@ -88,7 +88,7 @@ def asked(
     hours: tuple[float, float] = (0, 24),
     **filters: Any,
 ) -> UnitView:
-    """The answer of `build` for these hours of the day."""
+    """Return the answer of `build` for these hours of the day."""
     period = Period(datetime.fromtimestamp(at(hours[0]), UTC), datetime.fromtimestamp(at(hours[1]), UTC))
     ask = UnitQuery(config, period, "the day", **filters)
 

@@ -1,4 +1,4 @@
-"""The sample fleet's bill: a cost and usage report of its machines and of what an account pays besides, as AWS delivers it."""
+"""The sample fleet's bill: AWS's Cost and Usage Report of its machines and the account's other charges."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from tests.sample.fleet import DemoFleet
 
-#: What bill.sql charges by; prices per hour are in it.
+#: Parameters of bill.sql, which contains the hourly prices.
 TERMS: dict[str, Any] = {
     "payer": "111122223333",
     "main_account": "444455556666",
-    # the enterprise agreement takes this share off everything that is paid but support and tax
+    # the enterprise agreement discounts all payments by this share, except support and tax
     "discount": "0.10",
-    # a savings plan pays for on-demand machines of one type: as many as its $ per hour buy at its price, for 1 year, no upfront
+    # a savings plan covers on-demand machines of one type up to its hourly commitment, for 1 year, no upfront
     "plan": "arn:aws:savingsplans::111122223333:savingsplan/5f0c7a52-demo",
     "plan_type": "p4d.24xlarge",
     "plan_commitment": "24.00",
     "plan_price": "15.84",
-    # two reserved instances, partly paid upfront, for 1 year: $ upfront for each, and per hour
+    # two reserved instances, partial upfront, for 1 year: $ upfront for each, and per hour
     "reservation": "arn:aws:ec2:us-east-1:111122223333:reserved-instances/8a41c2-demo",
     "reserved_type": "g5.12xlarge",
     "reserved_count": 2,
@@ -32,14 +32,14 @@ TERMS: dict[str, Any] = {
     "reserved_price": "1.77",
     "capacity_reservation": "cr-0b7e64d1",
 }
-#: The names of bills in a demo's folder.
+#: Names of bills in a demo's folder.
 FILES = "cur-*.parquet"
-#: Seconds that a machine is billed before and after its node is seen.
+#: Seconds that a machine is billed before and after its node's samples.
 _BOOT, _DRAIN = 150, 630
 
 
 def write(fleet: DemoFleet, month: Period, folder: Path) -> Path:
-    """Writes the bill of a month of the fleet into `folder`, in Parquet; returns its path."""
+    """Write the bill of a month of the fleet into `folder` as Parquet; return its path."""
     path = folder / FILES.replace("*", f"{month.start:%Y-%m}")
     start, end = month.start_ms // 1000, month.end_ms // 1000
     nodes = [node for node in fleet.nodes if node.start < end and start < node.end]

@@ -1,5 +1,5 @@
 -- reads: the fleet's machines of a month, bound as one list per column; the terms of the contract
--- writes: cur, the month's charges as AWS would deliver them in a CUR 2.0 export
+-- writes: cur, the month's charges as in an AWS CUR 2.0 export
 -- invariant: one row per line item; unblended costs add up to the invoice; the same machines give the same rows
 CREATE OR REPLACE TEMP TABLE cur AS
 WITH machines AS (
@@ -13,7 +13,7 @@ WITH machines AS (
         ('i-0aa17e3f9c2d4b602', 'm6i.2xlarge', 'on_demand', 'us-east-1b', $main_account, 0, NULL),
         -- it never joined its cluster
         ('i-0dead51b3c0f2a771', 'p5.48xlarge', 'spot', 'us-east-1c', $main_account, 11 * 86400 + 40000, 11 * 86400 + 40840),
-        -- somebody's own machine, over a weekend too
+        -- a personal machine, also over a weekend
         ('i-0c0ffee19d2b6a443', 'g5.4xlarge', 'on_demand', 'us-east-1d', '777788889999', 6 * 86400 + 32400, 10 * 86400 + 34260),
         ('cr-0d4f81e2', 'p5.48xlarge', 'unused', 'us-east-1a', $main_account, 24 * 86400, 25 * 86400)
     ) AS others (id, instance_type, option, zone, account, after_s, until_s)
@@ -32,7 +32,7 @@ hours AS (
     FROM (SELECT *, unnest(range(from_s // 3600, (to_s - 1) // 3600 + 1)) AS hour FROM machines)
     JOIN prices USING (instance_type)
 ),
--- a plan covers machines by lot: another one first each day
+-- a plan covers machines in a random order that changes daily
 lots AS (
     SELECT *, greatest(0, least(amount, $plan_commitment::DECIMAL(12, 4) / $plan_price::DECIMAL(12, 4) - coalesce(sum(amount) OVER (
             PARTITION BY starts ORDER BY md5(id || starts::DATE) ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)))::DECIMAL(12, 8) AS covered
@@ -59,7 +59,7 @@ reserved AS (
 usage AS (
     SELECT 'Usage' AS line_type, 'AmazonEC2' AS product, 'SpotUsage:' || instance_type AS usage_type, 'RunInstances:SV001' AS operation,
         id AS resource, account, zone, instance_type, starts, ends, amount, 'Hrs' AS unit, amount * on_demand AS list_cost,
-        -- spot prices move from day to day
+        -- spot prices change daily
         amount * (spot * (1 + 0.04 * sin(day(starts) * 1.7 + ascii(right(zone, 1)))))::DECIMAL(12, 4) AS unblended,
         'spot ' || instance_type || ' instance-hour' AS description
     FROM hours WHERE option = 'spot'
@@ -83,7 +83,7 @@ usage AS (
         $capacity_reservation AS capacity_reservation, instance_type || ' instance-hour, reserved' AS description
     FROM hours WHERE option = 'reserved'
     UNION ALL BY NAME
-    -- capacity held for a launch that was put off
+    -- capacity reserved for a postponed launch
     SELECT 'Usage' AS line_type, 'AmazonEC2' AS product, 'UnusedBox:' || instance_type AS usage_type, 'RunInstances' AS operation,
         id AS resource, account, zone, instance_type, starts, ends, amount, 'Hrs' AS unit, amount * on_demand AS list_cost,
         amount * on_demand AS unblended, id AS capacity_reservation, 'unused reservation of ' || instance_type AS description
@@ -135,7 +135,7 @@ charges AS (
         -unblended AS unblended, plan, 'taken back: the savings plan pays' AS description
     FROM usage WHERE line_type = 'SavingsPlanCoveredUsage'
     UNION ALL BY NAME
-    -- the enterprise agreement discounts what is paid, not what a commitment pays for
+    -- the enterprise agreement discounts payments, not usage covered by a commitment
     SELECT 'EdpDiscount' AS line_type, product, usage_type, operation, resource, account, zone, starts, ends, amount, unit,
         unblended * -$discount::DECIMAL(4, 2) AS unblended, plan, reservation, 'enterprise discount' AS description
     FROM usage WHERE line_type <> 'SavingsPlanCoveredUsage' AND unblended <> 0

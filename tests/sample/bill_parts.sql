@@ -1,5 +1,5 @@
--- The bill of the fixture, from cur, a bill of many days as one month: from_s and to_s are seconds since $start. Charges of a
--- whole month have no to_s, and a row for each day that they are made of; those that come once a month have no from_s either.
+-- The bill of the fixture from cur, a bill of many days as one month: from_s and to_s are seconds since $start. Charges of a
+-- whole month have no to_s, and a row for each of their days; charges once a month have no from_s either.
 WITH lines AS (
     SELECT *, line_item_usage_start_date = $start::TIMESTAMP AND line_item_usage_end_date = $end::TIMESTAMP AS is_whole,
         line_item_usage_type LIKE 'HeavyUsage%' AS is_reservation,

@@ -1,4 +1,4 @@
-"""Builds the demo: plans the fleet, and loads what was scraped of it window by window, as a collector does."""
+"""Builds the demo: plans the fleet and loads its scrapes window by window, like a collector."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _WINDOW_MS = 31 * 24 * MS_PER_HOUR
 
 
 def last_months(now: datetime) -> Period:
-    """The last two calendar months (UTC) that are over at `now`."""
+    """Return the last two complete calendar months (UTC) at `now`."""
     billed, estimated = demo.last_months(now)
     return Period(billed.start, estimated.end)
 
 
 def build(folder: Path, period: Period, progress: Callable[[str], None]) -> Config:
-    """Fills `folder` with store, bills, price book and configuration of the sample fleet; returns the configuration.
+    """Fill `folder` with store, bills, price book and configuration of the sample fleet; return the configuration.
 
-    `period` is whole months: of the last one there is no bill yet, its prices are the price book's. `progress` gets in words
-    what is going on.
+    `period` is whole months. The last month has no bill yet, so its prices come from the price book. `progress` receives
+    status texts.
     """
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)

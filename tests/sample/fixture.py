@@ -1,4 +1,4 @@
-"""The fixture of `gpucost demo`: ten weeks of a generated fleet, as tables whose times are seconds since its first Monday."""
+"""The fixture of `gpucost demo`: ten weeks of a generated fleet, as tables with times in seconds since its first Monday."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tests.sample.fleet import DAY, DemoFleet, plan
 from tests.sample.samples import samples
 from tests.sample.work import Work, work_of
 
-#: Whole months from a Monday on; the fixture has the first ten weeks: two months of 31 days, and the six days before them.
+#: Whole months from a Monday on; the fixture has the first ten weeks: two months of 31 days after six days.
 MONTHS = Period(datetime(2026, 6, 1, tzinfo=UTC), datetime(2026, 9, 1, tzinfo=UTC))
 START = MONTHS.start_ms // 1000
 SECONDS = 70 * DAY
-#: There is a bill of the first month: 31 days, and the six before them.
+#: The first month has a bill: 31 days and the six days before.
 BILLED_FOR = timedelta(days=37)
 BILLED = Period(MONTHS.start, MONTHS.start + BILLED_FOR)
-#: When sshare was called.
+#: The time of the call of sshare.
 SHARES_AT = START + 65 * DAY
 
 Rows = list[tuple[Any, ...]]
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the tables into `folder` as Parquet; the paths."""
+    """Write the tables into `folder` as Parquet; return the paths."""
     paths = []
     with duckdb.connect() as con:
         con.execute("SET threads = 1")
@@ -51,8 +51,8 @@ def write(folder: Path) -> list[Path]:
 
 
 def tables() -> dict[str, pa.Table]:
-    """The rows of each table."""
-    # whichever days are cut off at the beginning, a reservation is unused for some time
+    """Return the rows of each table."""
+    # a reservation is unused for some time, even if days at the beginning are cut off
     fleet = plan(MONTHS, unused_reservation_days=7)
     work = work_of(fleet, "demo")
     cluster = slurm.played(MONTHS)
@@ -69,7 +69,7 @@ def tables() -> dict[str, pa.Table]:
 
 
 def _samples(fleet: DemoFleet) -> pa.Table:
-    """A row for each series, with a value for each scrape from its first sample to its last; NaN for missing ones."""
+    """Return a row per series, with a value for each scrape from its first sample to its last; NaN if missing."""
     rows = []
     for labels, times, values in samples(fleet):
         metric = labels["__name__"]
@@ -123,7 +123,7 @@ def _bill(fleet: DemoFleet) -> pa.Table:
 
 
 def _jobs(cluster: slurm.Scheduler) -> pa.Table:
-    """What sacct prints, with times as numbers."""
+    """Return the output of sacct, with times as numbers."""
     text = slurm.jobs(cluster).replace("Unknown", "").splitlines()
     rows = []
     for line in text[1:]:
@@ -139,7 +139,7 @@ _TIMES = ("Submit", "Eligible", "Start", "End")
 
 
 def _slurm(cluster: slurm.Scheduler) -> pa.Table:
-    """Lines of Slurm's other commands; what has a beginning and an end has braces for both."""
+    """Return lines of Slurm's other commands; braces replace beginning and end."""
     rows = []
     for name, text in slurm.facts().items():
         rows += [(name, None, None, line) for line in text.splitlines()]
@@ -164,7 +164,7 @@ def _slurm(cluster: slurm.Scheduler) -> pa.Table:
 
 
 def _shares(cluster: slurm.Scheduler) -> str:
-    """What sshare printed at SHARES_AT."""
+    """Return the output of sshare at SHARES_AT."""
     runs = [run for run in cluster.runs if run.start is not None and run.start < SHARES_AT]
     return slurm.shares([replace(run, end=min(run.end or SHARES_AT, SHARES_AT)) for run in runs], SHARES_AT)
 

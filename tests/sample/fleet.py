@@ -1,4 +1,4 @@
-"""Plans the sample fleet of a few whole months: the same months give the same fleet."""
+"""Plans the sample fleet of a few whole months; the same months give the same fleet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Device = tuple[int, int | None]
 
 
 class DemoPool(NamedTuple):
-    """Nodes of one kind. `mig` cuts every one of the first `cut_gpus` GPUs into profiles, by their instance's number."""
+    """Nodes of one kind. `mig` partitions each of the first `cut_gpus` GPUs into profiles by instance number."""
 
     instance_type: str
     gpu_model: str
@@ -32,7 +32,7 @@ class DemoPool(NamedTuple):
     mig: tuple[tuple[int, str], ...] = ()
 
     def resource(self, instance: int | None) -> str:
-        """What kube-state-metrics calls whole GPUs, and those of a MIG instance."""
+        """Return kube-state-metrics' resource of whole GPUs, or of a MIG instance."""
         return (
             "nvidia_com_gpu"
             if instance is None
@@ -42,7 +42,7 @@ class DemoPool(NamedTuple):
 
 @frozen_dataclass
 class DemoNode:
-    """A node that is up in [start, end); since `cordoned` nothing can be scheduled on it."""
+    """A node that is up in [start, end), and unschedulable since `cordoned`."""
 
     name: str
     machine: str
@@ -57,8 +57,8 @@ class DemoNode:
 class DemoPod:
     """A pod that holds devices of a node in [start, end).
 
-    `parent` owns `owner`: the Deployment of a ReplicaSet, the CronJob of a Job. It `waits` so long for a node before `start`, and
-    `pulls` images so long after it.
+    `parent` owns `owner`: the Deployment of a ReplicaSet, the CronJob of a Job. `waits` is its time without a node before
+    `start`, `pulls` the time of image pulls after it.
     """
 
     namespace: str
@@ -77,15 +77,15 @@ class DemoPod:
 
     @property
     def gone(self) -> int:
-        """Until when it is listed."""
+        """The time until which it is listed."""
         return self.end if self.phase == "Running" else min(self.end + HOUR, self.node.end)
 
 
 @dataclass(slots=True)
 class DemoFleet:
-    """Everything that was there in the period; `silent` are nodes whose exporter could not be scraped, (from, to) by name.
+    """The fleet of a period; `silent` has the spans (from, to) by node in which its exporter could not be scraped.
 
-    `reclaimed` are spot nodes that the cloud took back.
+    `reclaimed` has the spot nodes reclaimed by the cloud.
     """
 
     start: int
@@ -97,7 +97,7 @@ class DemoFleet:
 
 
 class DemoSeries(NamedTuple):
-    """Labels with `__name__`, and samples in order of time (Unix seconds)."""
+    """Labels with `__name__`, and samples by time (Unix seconds)."""
 
     labels: dict[str, str]
     times: npt.NDArray[np.int64]
@@ -105,12 +105,12 @@ class DemoSeries(NamedTuple):
 
 
 def months(period: Period) -> list[Period]:
-    """The calendar months (UTC) that make up the period."""
+    """Return the calendar months (UTC) of the period."""
     utc = ZoneInfo("UTC")
     return [month_period(day, utc) for day in local_days(period, utc) if day.day == 1]
 
 
-#: Which namespaces, and accounts of Slurm, a team owns; whoever uses `sandbox` is nobody's.
+#: Namespaces and Slurm accounts of each team; `sandbox` has no team.
 TEAMS: Mapping[str, tuple[str, ...]] = {
     "research": ("ml-research", "nlp-*"),
     "product": ("serving", "recsys"),
@@ -134,7 +134,7 @@ A10G_SPOT = DemoPool("g5.12xlarge", "NVIDIA A10G", 4, "spot", "us-east-1c", 32)
 
 
 class _Jobs(NamedTuple):
-    """Jobs that follow one another: how long they run and wait, how often they fail."""
+    """Successive jobs: their run time, wait time and failure rate."""
 
     namespace: str
     names: tuple[str, ...]
@@ -157,23 +157,23 @@ _FEATURES = _Jobs("recsys", ("features", "two-tower"), 4, 0.5, 0.12, "training")
 
 
 def plan(period: Period, unused_reservation_days: int = 1) -> DemoFleet:
-    """The fleet of one whole month, or of several. Of its reserved machines one starts `unused_reservation_days` later."""
+    """Return the fleet of whole months. One of its reserved machines starts `unused_reservation_days` late."""
     return _Planner(period, unused_reservation_days).plan()
 
 
 class _Planner:
-    """One generator of random numbers serves all: what is drawn first is planned first."""
+    """All plans share one random generator: the order of planning matters."""
 
     def __init__(self, period: Period, unused_reservation_days: int) -> None:
         self.unused_reservation = unused_reservation_days * DAY
         self.fleet = DemoFleet(period.start_ms // 1000, period.end_ms // 1000)
-        #: what happens once a month happens in each: when they begin
+        #: starts of the months, for monthly events
         self.months = [month.start_ms // 1000 for month in months(period)]
         self.dice = np.random.default_rng([period.start.year, period.start.month])
         self.runs = Counter[str]()
 
     def plan(self) -> DemoFleet:
-        """The fleet of the sample: its nodes and pods, team by team."""
+        """Return the sample fleet: its nodes and pods, team by team."""
         self._research()
         self._vision()
         self._platform()
@@ -225,7 +225,7 @@ class _Planner:
                     self._jobs(self._node(A10G_SPOT, opens, min(opens + 13 * HOUR, end)), range(4), _FEATURES)
 
     def _silence(self) -> None:
-        """Two exporters a month that could not be scraped for a while: some time stays unmeasured."""
+        """Add two exporters a month that could not be scraped for a while: some time stays unmeasured."""
         for month in self.months:
             lasting = [
                 node for node in self.fleet.nodes if node.start >= month and node.end - node.start > 6 * DAY
@@ -235,7 +235,7 @@ class _Planner:
                 self.fleet.silent[node.name] = (begin, begin + hours * HOUR)
 
     def _oversights(self) -> None:
-        """Waste that nobody meant: a notebook left alone, replicas to spare, GPUs asked for and not used, a node that waits."""
+        """Add accidental waste: a forgotten notebook, spare replicas, GPUs requested but unused, an idle node."""
         start, end = self.fleet.start, self.fleet.end
         desk = next(node for node in self.fleet.nodes if node.pool == A100)
         self._notebook(desk, "dora", 7, start + 4 * DAY, end, "forgotten")
@@ -255,7 +255,7 @@ class _Planner:
                 self._jobs(node, gpus, jobs)
 
     def _spot_lives(self, pool: DemoPool, days: float) -> Iterator[DemoNode]:
-        """Nodes that follow one another, each until the cloud takes it back."""
+        """Yield successive nodes, each until the cloud reclaims it."""
         moment = self.fleet.start
         while moment < self.fleet.end - HOUR:
             life = max(6 * HOUR, int(self.dice.exponential(days * DAY)))
@@ -311,7 +311,7 @@ class _Planner:
         profile: str = "serving",
         pulls: int = 0,
     ) -> None:
-        """Serving pods as long as the node is up, each on one of `gpus`, rolled out anew once."""
+        """Add serving pods while the node is up, each on one of `gpus`, with one rollout."""
         rollout = self.fleet.start + int(self.dice.integers(8 * DAY, 20 * DAY))
         for start, end in ((node.start, rollout - 900), (rollout, node.end)):
             owner = ("ReplicaSet", f"{name}-{self._hex(9)}")

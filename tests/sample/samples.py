@@ -1,4 +1,4 @@
-"""What kube-state-metrics and dcgm-exporter would have said about the sample fleet."""
+"""The series of kube-state-metrics and dcgm-exporter for the sample fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Times = npt.NDArray[np.int64]
 
 
 def percent(profile: str, times: Times, start: int, end: int, dice: np.random.Generator) -> Floats:
-    """Whole percents of utilization at `times` (Unix seconds) for a pod that runs in [start, end)."""
+    """Return utilization in whole percent at `times` (Unix seconds) for a pod that runs in [start, end)."""
 
     def normal(mean: float, spread: float) -> Floats:
         return dice.normal(mean, spread, len(times))
@@ -48,7 +48,7 @@ def percent(profile: str, times: Times, start: int, end: int, dice: np.random.Ge
 
 
 def _stretches(times: Times, seconds: int, dice: np.random.Generator) -> Floats:
-    """One number in [0, 1) per stretch of time, the same for all moments within it."""
+    """Return a number in [0, 1) per interval, the same for all moments within it."""
     if not len(times):
         return np.zeros(0)
     stretch = (times - times[0]) // seconds
@@ -72,7 +72,7 @@ def _of_queue(metric: str, queue: str, times: Times, values: Floats | float, **l
 
 
 def kueue(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    """Its gauges, and the histogram of waits for admission, of jobs."""
+    """Yield the queue's gauges, and the histogram of its jobs' waits for admission."""
     times = np.arange(fleet.start + 23, fleet.end, _STEP, dtype=np.int64)
     dice = np.random.default_rng([fleet.start, 7])
     for queue, namespaces, quota, limit in _QUEUES:
@@ -112,7 +112,7 @@ def _histogram(queue: str, times: Times, jobs: list[DemoPod], waits: Floats) -> 
 
 
 def _sum(times: Times, spans: list[tuple[int, int, int]]) -> Floats:
-    """How much of the spans (start, end, amount) holds at each moment."""
+    """Return the sum of the spans (start, end, amount) at each moment."""
     total = np.zeros(len(times) + 1)
     for start, end, amount in spans:
         low, high = np.searchsorted(times, [start, end])
@@ -126,7 +126,7 @@ _KSM_OFFSET = 17
 
 
 def samples(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    """Every series of the month."""
+    """Yield every series of the month."""
     yield from _nodes(fleet)
     yield from _reclaims(fleet)
     yield from _pods(fleet)
@@ -173,7 +173,7 @@ def _nodes(fleet: DemoFleet) -> Iterator[DemoSeries]:
 
 
 def _reclaims(fleet: DemoFleet) -> Iterator[DemoSeries]:
-    """The counters of AWS' node termination handler: one for each node that the cloud takes back, two minutes before."""
+    """Yield the counters of AWS' node termination handler: one per reclaimed node, two minutes before."""
     handler = {"job": "aws-node-termination-handler", "instance": "10.10.3.19:9092"}
     done = {"__name__": "actions_node_total", "node_action": "cordon-and-drain", "node_status": "success"}
     times = _ticks(_KSM_OFFSET, fleet.start, fleet.end)
@@ -251,7 +251,7 @@ def _devices(fleet: DemoFleet) -> Iterator[DemoSeries]:
 def _device(
     labels: dict[str, str], times: Times, pods: list[DemoPod], device: Device, dice: np.random.Generator
 ) -> Iterator[DemoSeries]:
-    """One series per pod that held the device, and one for when nobody did; pods at one time report the same values."""
+    """Yield a series per pod that held the device, and one for unallocated time; simultaneous pods have the same values."""
     values, free = np.zeros(len(times)), np.ones(len(times), dtype=bool)
     spans = []
     for pod in pods:

@@ -1,4 +1,4 @@
-"""The sample fleet's Slurm cluster: a few own nodes, and what sacct, scontrol, sacctmgr and sshare would have said of them."""
+"""The sample fleet's Slurm cluster: a few owned nodes, and the output of sacct, scontrol, sacctmgr and sshare."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
     from gpucost.store.connection import Store
 
-#: The names of its files in a demo's folder.
+#: Names of its files in a demo's folder.
 FILES = "slurm-*"
 _CLUSTER, _MODEL, _GPUS = "hpc", "l40s", 4
 _NODES = ("gpu01", "gpu02", "gpu03")
-#: Each account with the one above it, its shares, and its users.
+#: Each account with its parent, its shares and its users.
 _ACCOUNTS = {
     "root": ("", 1, ()),
     "ai": ("root", 60, ()),
@@ -38,7 +38,7 @@ _ACCOUNTS = {
 
 
 class _Work(NamedTuple):
-    """Jobs of one name: GPUs on each of `nodes`, the median of hours, how many a day, and tasks where it is an array."""
+    """Jobs of one name: GPUs on each of `nodes`, median hours, jobs per day, and tasks if it is an array."""
 
     account: str
     user: str
@@ -59,11 +59,11 @@ _WORK = (
     _Work("vision-lab", "lena", "pose-net", "normal", 2, 9, 1.3),
     _Work("vision-lab", "lena", "pose-net-ddp", "high", 4, 8, 0.25, nodes=2),
     _Work("cryo-em", "tomas", "refine3d", "normal", 2, 7, 1.1),
-    # whoever is in partition gpu takes what these hold, and they begin anew
+    # jobs in partition gpu preempt these, and they start again
     _Work("genomics", "priya", "basecalling", "low", 1, 3.5, 1.6, partition="scavenge", tasks=8),
 )
 _RANK = {"high": 0, "normal": 1, "low": 2}
-#: What has waited so long is overtaken by nobody.
+#: Jobs that have waited this long are not overtaken.
 _PATIENCE = 12 * HOUR
 _LIMIT_HOURS = 36
 _RESTART = 121  # seconds until a requeued job may run again
@@ -71,7 +71,7 @@ _RESTART = 121  # seconds until a requeued job may run again
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A run of a job, from its submission on; `state` is how it will end, or has."""
+    """A run of a job from its submission on; `state` is its final state, even before its end."""
 
     work: _Work
     job: str
@@ -88,7 +88,7 @@ class _Run:
 
 
 def load(store: Store, period: Period, folder: Path) -> None:
-    """Writes what Slurm's commands would print of `period` into `folder`, and loads it as `gpucost collect slurm` does."""
+    """Write the output of Slurm's commands for `period` into `folder`, and load it like `gpucost collect slurm`."""
     cluster = played(period)
     texts = {"slurm-jobs.psv": jobs(cluster)} | facts()
     texts["slurm-reservations.txt"] = "".join(f"{reservation(*row)}\n" for row in cluster.reservations)
@@ -100,14 +100,14 @@ def load(store: Store, period: Period, folder: Path) -> None:
 
 
 def played(period: Period) -> Scheduler:
-    """The scheduler after all that happened in the period."""
+    """Return the scheduler after the period."""
     cluster = Scheduler(period)
     cluster.run()
     return cluster
 
 
 def facts() -> dict[str, str]:
-    """What the commands print that does not depend on the period, by file; of events the header."""
+    """Return output that does not depend on the period by file, with only the header of events."""
     nodes = (
         f"NodeName={node} Gres=gpu:{_MODEL}:{_GPUS} ActiveFeatures={_MODEL} Partitions=gpu,scavenge State=IDLE\n"
         for node in _NODES
@@ -120,17 +120,17 @@ def facts() -> dict[str, str]:
 
 
 def reservation(name: str, start: object, end: object, node: str, account: str) -> str:
-    """A line of `scontrol show reservation -o`."""
+    """Return a line of `scontrol show reservation -o`."""
     return f"ReservationName={name} StartTime={start} EndTime={end} Nodes={node} Flags=SPEC_NODES Accounts={account}"
 
 
 def event(node: str, start: object, end: object, state: str, why: str) -> str:
-    """A line of `sacctmgr -P show event`."""
+    """Return a line of `sacctmgr -P show event`."""
     return f"{_CLUSTER}|{node}|{start}|{end}|{state}|{why}"
 
 
 class Scheduler:
-    """Plays what Slurm would have done: first by QOS and submission, whoever fits; partition scavenge makes way."""
+    """Simulates Slurm: fitting jobs by QOS and submission; jobs in partition scavenge are preempted."""
 
     def __init__(self, period: Period) -> None:
         self.start, self.end = period.start_ms // 1000, period.end_ms // 1000
@@ -148,7 +148,7 @@ class Scheduler:
         self.number = 40_000
 
     def run(self) -> None:
-        """Everything that happens in the period, in order."""
+        """Process all events of the period in order."""
         for work in _WORK:
             moment = self.start + int(self.dice.exponential(DAY / work.per_day))
             while moment < self.end:
@@ -172,7 +172,7 @@ class Scheduler:
                         self._stop(run, moment, "NODE_FAIL")
             elif what == "submit":
                 self.pending.append(who)
-            elif who.end is None:  # it was not preempted before
+            elif who.end is None:  # it was not preempted earlier
                 self._stop(who, moment, who.state)
             self._schedule(moment)
 
@@ -181,7 +181,7 @@ class Scheduler:
             heapq.heappush(self.agenda, (moment, next(self.order), what, who))
 
     def _repair(self, drained: int) -> None:
-        """A node is drained and mended, then kept for a course, whose students need less than half of it."""
+        """Drain and repair a node, then reserve it for a course whose students need less than half of it."""
         mended, over = drained + 30 * HOUR, drained + 56 * HOUR
         self.events.append(("gpu02", drained, mended, "DRAINED", "replace fan"))
         self.reservations.append(("course", mended, over, "gpu02", "nlp-lab"))
@@ -216,7 +216,7 @@ class Scheduler:
         )
         hours *= 1 if state == "COMPLETED" else float(self.dice.random())
         busy = float(np.clip(self.dice.normal(78, 11), 20, 99))
-        if self.dice.random() < 0.06:  # it hangs until its time is up
+        if self.dice.random() < 0.06:  # it hangs until its time limit
             hours, state, busy = _LIMIT_HOURS, "TIMEOUT", 1.0
         seconds = max(40, int(min(hours, _LIMIT_HOURS) * HOUR))
         return _Run(work, job, self.number, moment, moment, seconds, state, busy)
@@ -236,7 +236,7 @@ class Scheduler:
                 break
 
     def _room(self, run: _Run, now: int) -> tuple[str, ...]:
-        """Nodes with room for it, made free of scavengers where that is needed; none where there is none."""
+        """Return nodes with room for the run, after preempting scavengers if needed; none without room."""
         if now < run.eligible:
             return ()
         work = run.work
@@ -272,9 +272,9 @@ class Scheduler:
 
 
 def jobs(cluster: Scheduler) -> str:
-    """`sacct -a -D --parsable2` with steps, in order of submission."""
+    """Return `sacct -a -D --parsable2` with steps, in order of submission."""
     known = sorted([*cluster.runs, *cluster.pending], key=lambda run: (run.submit, run.number))
-    # jobs were planned by kind; Slurm numbers them as they are submitted
+    # jobs are planned by kind; Slurm numbers them by submission
     numbers = {}
     for run in known:
         numbers.setdefault(run.number, 40_001 + len(numbers))
@@ -292,7 +292,7 @@ def jobs(cluster: Scheduler) -> str:
             *([("0", run.nodes, run.busy)] if spread else []),
         ]
         for step, nodes, busy in steps:
-            told = {
+            own = {
                 "JobID": f"{row['JobID']}.{step}",
                 "JobIDRaw": f"{row['JobIDRaw']}.{step}",
                 "JobName": "batch" if step == "batch" else "train",
@@ -303,7 +303,7 @@ def jobs(cluster: Scheduler) -> str:
                 "TRESUsageInTot": f"cpu=01:00:00,gres/gpuutil={busy * (run.work.gpus * len(nodes)):.0f}",
             }
             absent = dict.fromkeys(("User", "Partition", "QOS", "Reason", "Reservation", "ReqTRES"), "")
-            step_row = row | absent | told
+            step_row = row | absent | own
             lines.append(DELIMITER.join(step_row[name] for name in FIELDS))
     return "\n".join(lines) + "\n"
 
@@ -338,7 +338,7 @@ def _indented(account: str) -> str:
 
 
 def _associations() -> str:
-    """`sacctmgr -P show assoc tree`."""
+    """Return `sacctmgr -P show assoc tree`."""
     lines = ["Cluster|Account|User|ParentName"]
     for account, (parent, _, users) in _ACCOUNTS.items():
         lines.append(f"{_CLUSTER}|{_indented(account)}||{parent}")
@@ -347,7 +347,7 @@ def _associations() -> str:
 
 
 def shares(runs: Sequence[_Run], now: int) -> str:
-    """`sshare -a -P -l`: use counts half after a week, users rank by the shares of all that is above them (Fair Tree)."""
+    """Return `sshare -a -P -l`: usage has a half-life of a week, and all levels above users determine their rank (Fair Tree)."""
     used = defaultdict(float)
     for run in runs:
         end = run.end or now
@@ -359,7 +359,7 @@ def shares(runs: Sequence[_Run], now: int) -> str:
             used[key] += gpu_seconds * 0.5 ** ((now - end) / (7 * DAY))
 
     def level(account: str, user: str = "") -> tuple[float, float]:
-        """Its part of what its siblings share, and of what they used."""
+        """Return its part of its siblings' shares, and of their usage."""
         parent, shares, users = _ACCOUNTS[account]
         if user:
             return 1 / len(users), used[account, user] / (used[account, ""] or 1.0)
@@ -391,6 +391,6 @@ def shares(runs: Sequence[_Run], now: int) -> str:
 
 
 def _above(account: str) -> list[str]:
-    """The account and all above it."""
+    """Return the account and all of its ancestors."""
     parent = _ACCOUNTS[account][0]
     return [account, *(_above(parent) if parent else [])]

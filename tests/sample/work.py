@@ -1,4 +1,4 @@
-"""What the sample fleet did: epochs of training jobs, requests and tokens of a chat model, and a sweep."""
+"""The work of the sample fleet: epochs of training jobs, requests and tokens of a chat model, and a sweep."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _HOUR, _LOOK = 3600, 900
 _SWEEP, _TRAINER, _MODEL = "tokenizer-sweep", "llama-sft", "llama-3-8b-instruct"
 _EPOCH_HOURS, _WARM_UP_HOURS, _CRASH, _PLANNED = 1.6, 0.4, 8, 20
-#: requests that end so, and prompt and generated tokens, per request
+#: share of requests with this end, and prompt and generated tokens per request
 _REASONS = (("stop", 0.91), ("length", 0.07), ("abort", 0.02))
 _TOKENS = (("vllm-prompt-tokens", 780.0), ("vllm-generation-tokens", 214.0))
 
 
 @dataclass
 class Work:
-    """Values that servers count, runs of the tracker, and the epochs that these logged."""
+    """Counters of servers, runs of the tracker, and their logged epochs."""
 
     counted: ProgressBatch
     runs: list[ProgressRun]
@@ -34,7 +34,7 @@ class Work:
 
 
 def work_of(fleet: DemoFleet, cluster: str) -> Work:
-    """The fleet's work."""
+    """Return the fleet's work."""
     dice = np.random.default_rng([fleet.start, 6])
     batch = ProgressBatch()
     jobs = [pod for pod in fleet.pods if pod.owner[0] == "Job"]
@@ -50,7 +50,7 @@ def work_of(fleet: DemoFleet, cluster: str) -> Work:
 
 
 def load_work(con: DuckDBPyConnection, fleet: DemoFleet, source: str, cluster: str) -> None:
-    """Loads the fleet's work, as gpucost collect progress would."""
+    """Load the fleet's work like `gpucost collect progress`."""
     work = work_of(fleet, cluster)
     span = (fleet.start * 1000, fleet.end * 1000)
     run = runs.begin(con, "progress", source, span)
@@ -61,7 +61,7 @@ def load_work(con: DuckDBPyConnection, fleet: DemoFleet, source: str, cluster: s
 
 
 def _epochs(pod: DemoPod, dice: np.random.Generator) -> tuple[list[int], list[float]]:
-    """When (Unix seconds) how many epochs are done. A long run crashes once, and does its last two epochs again."""
+    """Return times (Unix seconds) and finished epochs. A long run crashes once and repeats its last two epochs."""
     moment, done, crashed = pod.start + int(_WARM_UP_HOURS * _HOUR), 0, False
     times, values = [moment], [0.0]
     while (moment := moment + int(dice.normal(_EPOCH_HOURS, 0.08) * _HOUR)) < pod.end - 60:
@@ -76,7 +76,7 @@ def _epochs(pod: DemoPod, dice: np.random.Generator) -> tuple[list[int], list[fl
 
 
 def _counted(batch: ProgressBatch, pod: DemoPod, cluster: str) -> None:
-    """A counter of finished epochs."""
+    """Add a counter of finished epochs."""
     unit = next(unit for unit in ready_made() if unit.name == "training-epochs")
     labels = {"namespace": pod.namespace, "pod": pod.name, "instance": f"{pod.name}:9100"}
     moments = np.arange(pod.start + int(_WARM_UP_HOURS * _HOUR), pod.end, int(2.3 * _HOUR), dtype=np.int64)
@@ -85,7 +85,7 @@ def _counted(batch: ProgressBatch, pod: DemoPod, cluster: str) -> None:
 
 
 def _tokens(batch: ProgressBatch, pod: DemoPod, cluster: str, dice: np.random.Generator) -> None:
-    """Counters of vLLM: the day's rhythm, hardly anybody at night."""
+    """Add counters of vLLM with a daily rhythm and few requests at night."""
     times = np.arange(pod.start + 300, pod.end, _LOOK, dtype=np.int64)
     hour = times % 86_400 / _HOUR
     load = np.clip(38 + 34 * np.sin((hour - 9) / 24 * 2 * np.pi) + dice.normal(0, 3, len(times)), 1, None)
@@ -108,7 +108,7 @@ def _tokens(batch: ProgressBatch, pod: DemoPod, cluster: str, dice: np.random.Ge
 
 
 def _trained(pods: list[DemoPod], dice: np.random.Generator) -> tuple[list[ProgressRun], ProgressBatch]:
-    """A run of the tracker per job, with the epochs that it logged."""
+    """Return a run of the tracker per job, with its logged epochs."""
     batch = ProgressBatch()
     tracked = []
     for number, pod in enumerate(pods, start=1):
@@ -127,7 +127,7 @@ def _trained(pods: list[DemoPod], dice: np.random.Generator) -> tuple[list[Progr
 
 
 def _sweep(pods: list[DemoPod], dice: np.random.Generator) -> list[ProgressRun]:
-    """One run per job of the sweep, and the run that holds them."""
+    """Return one run per job of the sweep, and their parent run."""
     if not pods:
         return []
     start, end = min(pod.start for pod in pods) * 1000, max(pod.end for pod in pods) * 1000

@@ -1,4 +1,4 @@
-"""Fixtures that several of these tests share."""
+"""Fixtures shared by these tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.bills import Bills
 
 @pytest.fixture(scope="session", autouse=True)
 def models_read_once() -> Iterator[None]:
-    """What boto3 knows of AWS' services; each session would read it anew."""
+    """Cache boto3's service descriptions, which each session would read again."""
     from botocore import loaders
 
     with pytest.MonkeyPatch.context() as patch:
@@ -25,7 +25,7 @@ def models_read_once() -> Iterator[None]:
 
 @pytest.fixture
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is logged in to a cloud: by variables, by files, or by what the machine is."""
+    """Remove all cloud logins: variables, files, and the machine's identity."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "MSI_")):
             monkeypatch.delenv(name)
@@ -37,18 +37,18 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def aws_login(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody is logged in to AWS alone."""
+    """Set a login to AWS only."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """A place for a store."""
+    """Return the path of a new store."""
     return Store(tmp_path / "store.duckdb")
 
 
 @pytest.fixture
 def bills(tmp_path: Path) -> Bills:
-    """A place for a store, into which exports are loaded."""
+    """Return the path of a new store for exports."""
     return Bills(tmp_path)

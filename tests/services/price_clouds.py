@@ -1,6 +1,6 @@
-"""Clouds on loopback that speak the real wire formats of their price lists, for the real client libraries to ask.
+"""Clouds on loopback with the real wire formats of their price lists, for the real client libraries.
 
-Google's catalog of SKUs and Azure's retail prices stand here, AWS in price_clouds_aws.py.
+This file has Google's catalog of SKUs and Azure's retail prices; AWS is in price_clouds_aws.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.loopback import Quiet
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 PAGE = 2  # facts per page: everything is paged
-# An answer in place of the usual one: status, body, headers. `cut` sends less than the length it promised.
+# An answer instead of the usual one: status, body, headers. `cut` sends less than the declared length.
 Trick = Callable[[str, int], "Reply | None"]
 
 
@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass
 class Cloud:
-    """What a stand-in holds, what it was asked, and what it does instead of answering."""
+    """The data of a stand-in, its received requests, and its replies instead of answers."""
 
     url: str = ""
     facts: dict[str, list[Any]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Cloud:
 
 
 def collected(provider: str, config: Config, store: Store, *regions: str, now: datetime = NOW) -> PriceResult:
-    """What collecting one provider's prices comes to."""
+    """Return the result of collecting one provider's prices."""
     (result,) = collect_prices(config, store, [provider], regions, now, lambda _: None)
     return result
 
@@ -60,7 +60,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 
 def shown(store: Store, columns: str, table: str = "list_prices") -> list[list[str]]:
-    """Rows in order, each cell as a word: numbers without the zeros that they end with, - for an empty text."""
+    """Return sorted rows with each cell as a word: numbers without trailing zeros, - for an empty text."""
     found = rows(store, f"FROM {table} SELECT {columns} ORDER BY ALL")
     return [
         [f"{cell.normalize():f}" if isinstance(cell, Decimal) else str(cell) or "-" for cell in row]
@@ -73,7 +73,7 @@ def word_rows(table: str) -> list[list[str]]:
 
 
 def check_failure(result: PriceResult, message: str) -> None:
-    """It is one line, which begins like this, and a fix."""
+    """Check for one line that begins like this, and a fix."""
     assert result.error is not None and result.error.message.startswith(message), result.error
     assert "\n" not in result.error.message and result.error.fix
 
@@ -127,7 +127,7 @@ class _AzureHandler(Handler):
 
 @contextmanager
 def azure_cloud(items: list[Any]) -> Iterator[Cloud]:
-    """Azure's retail prices, as `[azure] retail_prices_url` names them."""
+    """Serve Azure's retail prices at `[azure] retail_prices_url`."""
     cloud = Cloud(facts={"items": items})
     with serving(_AzureHandler, cloud) as base:
         cloud.url = f"{base}/api/retail/prices"
@@ -135,7 +135,7 @@ def azure_cloud(items: list[Any]) -> Iterator[Cloud]:
 
 
 def azure_item(name: str, region: str, price: float | str, **about: Any) -> Any:
-    """An item of the retail prices."""
+    """Return an item of the retail prices."""
     size = name.removeprefix("Standard_").replace("_", " ")
     item = json.loads(f"""{{
         "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": {price}, "unitPrice": {price}, "armRegionName": "{region}",
@@ -149,14 +149,14 @@ def azure_item(name: str, region: str, price: float | str, **about: Any) -> Any:
 
 
 def azure_items(table: str) -> list[Any]:
-    """Items by machine, region, price, and what else is said of them."""
+    """Return items by machine, region, price and other fields."""
     rows = text_tables.text_rows(table)
     return [azure_item(name, region, price, **text_tables.words(more)) for name, region, price, more in rows]
 
 
 @contextmanager
 def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
-    """google.cloud.billing.v1.CloudCatalog over gRPC, as `[gcp] endpoint` names it.
+    """Serve google.cloud.billing.v1.CloudCatalog over gRPC at `[gcp] endpoint`.
 
     A trick's status is a grpc.StatusCode, its body the details.
     """
@@ -191,7 +191,7 @@ def gcp_cloud(skus: list[Any]) -> Iterator[Cloud]:
 
 
 def gcp_skus(table: str) -> list[Any]:
-    """SKUs by price, group, usage and description."""
+    """Return SKUs by price, group, usage and description."""
     return [
         gcp_sku(text, group, price, usage=usage) for price, group, usage, text in text_tables.text_rows(table)
     ]
@@ -207,7 +207,7 @@ def gcp_sku(
     regions: tuple[str, ...] = ("us-central1", "us-east1"),
     tiers: tuple[tuple[float, str], ...] = (),
 ) -> Any:
-    """A SKU of Compute Engine; `tiers` are (from, price) instead of one price."""
+    """Return a SKU of Compute Engine; `tiers` are (from, price) instead of one price."""
 
     def tier(start: float, text: str) -> dict[str, Any]:
         whole, nanos = divmod(int(Decimal(text) * 1_000_000_000), 1_000_000_000)

@@ -1,4 +1,4 @@
-"""AWS on loopback: EC2 is moto's, the price list and Savings Plans, which moto does not know, stand here."""
+"""AWS on loopback: EC2 by moto; price list and Savings Plans, which moto lacks, are implemented here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.services.price_clouds import Cloud, Handler, Reply, page_of, serving
 from tests.text_tables import text_rows, words
 
-# Some of the 1,400 types that moto knows: all would take seconds to write and to read.
+# Some of moto's 1,400 types: all would take seconds to write and read.
 EC2_TYPES = """
 g4dn.xlarge g5.xlarge g6.xlarge g6f.large g6f.4xlarge g6e.xlarge p3.2xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge inf1.xlarge
 inf2.xlarge trn1.2xlarge vt1.3xlarge m7i.large c7g.xlarge
@@ -71,7 +71,7 @@ class _AwsHandler(Handler):
 
 @contextmanager
 def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
-    """AWS at one URL for all services, as `[aws] endpoint_url` names it."""
+    """Serve AWS at one URL for all services, for `[aws] endpoint_url`."""
     from moto.ec2.models import instance_types
     from moto.server import ThreadedMotoServer
 
@@ -92,7 +92,7 @@ def aws_cloud(products: list[Any], rates: list[Any]) -> Iterator[Cloud]:
 def aws_product(
     name: str, region: str, per_hour: str, reserved: Iterable[tuple[str, ...]] = (), **about: str
 ) -> Any:
-    """A product as get_products tells it; `reserved` holds (term, class, payment, upfront, per hour)."""
+    """Return a product in the format of get_products; `reserved` has (term, class, payment, upfront, per hour)."""
     sku = f"{abs(hash((name, region, tuple(about.items())))):016X}"[:16]
 
     def term(code: str, hourly: str, upfront: str = "", **attributes: str) -> dict[str, Any]:
@@ -118,13 +118,13 @@ def aws_product(
 
 
 def aws_products(table: str) -> list[Any]:
-    """Products by machine, region, price, and what else is said of them."""
+    """Return products by machine, region, price and other fields."""
     rows = text_rows(table)
     return [aws_product(name, region, price, (), **words(more)) for name, region, price, more in rows]
 
 
 def aws_rates(table: str) -> list[Any]:
-    """Rates by machine, region, price, plan, payment, years, and what else is said of them."""
+    """Return rates by machine, region, price, plan, payment, years and other fields."""
     return [
         aws_rate(*row, plan=plan, payment=payment, years=int(years), **words(more))
         for *row, plan, payment, years, more in text_rows(table)
@@ -141,14 +141,14 @@ def aws_rate(
     years: int = 1,
     **about: str,
 ) -> Any:
-    """A rate as describe_savings_plans_offering_rates tells it."""
+    """Return a rate in the format of describe_savings_plans_offering_rates."""
     properties = words(f"""
         region={region} instanceType={name} instanceFamily={name.partition(".")[0]} tenancy=shared
         productDescription=Linux/UNIX""")
     offering = words(f"""
         offeringId=5c2ebf6c-1e0a-4f4b-a6a6-2d6a6a2f3d31 paymentOption="{payment}" planType={plan} currency=USD""")
-    told = words(f"""
+    fields = words(f"""
         rate={rate} unit=Hrs productType=EC2 serviceCode=AmazonEC2 usageType=BoxUsage:{name} operation=RunInstances""")
     listed = [{"name": key, "value": value} for key, value in properties.items()]
     offered = {**offering, "durationSeconds": years * 31_536_000}
-    return {**told, "savingsPlanOffering": offered, "properties": listed, **about}
+    return {**fields, "savingsPlanOffering": offered, "properties": listed, **about}

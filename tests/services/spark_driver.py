@@ -1,6 +1,6 @@
-"""A Spark driver: attributes the lakes that the lines of its input name, and answers each with a line.
+"""A Spark driver: attributes the lake in each line of its input, and answers with a line.
 
-Its arguments are the cluster's master and options of the session, as JSON.
+Its arguments are the cluster's master and session options as JSON.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from gpucost.lake import attribution
 def main(master: str, options: str) -> None:
     with spark.session(master, json.loads(options)) as session:
         for line in sys.stdin:
-            asked = json.loads(line)
-            attribution._PAIRS_AT_ONCE = asked["pairs"]
+            request = json.loads(line)
+            attribution._PAIRS_AT_ONCE = request["pairs"]
             try:
-                answer = asdict(spark.attribute(session, asked["url"], load_config(Path(asked["config"]))))
+                answer = asdict(
+                    spark.attribute(session, request["url"], load_config(Path(request["config"])))
+                )
             except GpucostError as error:
                 answer = {"error": error.message, "fix": error.fix}
             print(json.dumps(answer), flush=True)

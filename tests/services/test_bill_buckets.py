@@ -1,4 +1,4 @@
-"""Exports in buckets, against servers of S3, of Cloud Storage's XML API and of Blob Storage."""
+"""Exports in buckets, with servers for S3, Cloud Storage's XML API and Blob Storage."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ SIGNED = (
 
 @pytest.fixture(scope="module")
 def gcs() -> Iterator[str]:
-    """A server of Cloud Storage's XML API: moto's S3, whose requests that API shares, behind Google's kind of login.
+    """Serve Cloud Storage's XML API: moto's S3, which shares its requests, behind Google's login.
 
-    Emulators of Cloud Storage speak its JSON API; of the XML API, which obstore uses, they have at most the half that reads.
-    Buckets are made by boto3, under the same URL.
+    Emulators of Cloud Storage have its JSON API and at most the reading half of the XML API, which obstore uses. boto3 makes
+    buckets under the same URL.
     """
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
@@ -47,7 +47,7 @@ def gcs() -> Iterator[str]:
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         if environ.get("HTTP_AUTHORIZATION", "").startswith("Bearer "):
             environ["HTTP_AUTHORIZATION"] = SIGNED
-            # obstore writes more characters as numbers than S3's clients, and moto reads the address as it was sent
+            # obstore percent-encodes more characters than S3's clients, and moto reads the address as sent
             environ["RAW_URI"] = f"{quote(environ['PATH_INFO'].encode('latin-1'))}?{environ['QUERY_STRING']}"
             environ["REQUEST_URI"] = environ["RAW_URI"]
         return s3(environ, start_response)
@@ -61,7 +61,7 @@ def gcs() -> Iterator[str]:
 
 
 def buckets(endpoint: str) -> Any:
-    """The server's buckets, to fill them."""
+    """Return the server's buckets, to be filled."""
     import boto3
 
     return boto3.Session("test", "test", region_name="us-east-1").resource("s3", endpoint_url=endpoint)
@@ -80,7 +80,7 @@ def gcp_bills(tmp_path: Path, gcs: str) -> Bills:
     return Bills(tmp_path)
 
 
-def test_the_command_reads_all_files_below_a_prefix_together(
+def test_command_reads_all_files_of_a_prefix_together(
     gcp_bills: Bills, gcs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f'exports = ["gs://bills/exports"]\nstorage_endpoint = "{gcs}"\n'
@@ -99,7 +99,7 @@ ROWS = [usage(hour) for hour in range(6)]
 
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    # a test dependency: it lies beside the Python that runs this
+    # a test dependency, in the folder of this Python
     program, port = str(Path(sys.executable).with_name("moto_server")), free_port()
     with listening(
         [program, "-H", "127.0.0.1", "-p", str(port)], port, tmp_path_factory.mktemp("moto") / "log"
@@ -126,7 +126,7 @@ def _deliver(s3: Any, bucket: str, assembly: str, rows: list[dict[str, str]], *,
 
 
 @pytest.mark.ci
-def test_an_export_in_s3_through_its_manifests(s3: Any, moto: str, store: Store) -> None:
+def test_export_in_s3_is_read_through_its_manifests(s3: Any, moto: str, store: Store) -> None:
     def load(address: str) -> BillRun:
         tree = BucketTree(address, Config(aws=Aws(endpoint_url=moto)))
         return collect_bills(store, [tree], "aws")
@@ -140,14 +140,14 @@ def test_an_export_in_s3_through_its_manifests(s3: Any, moto: str, store: Store)
     assert store.query(sums)[1] == [("s3://through/exports/gpu", "2026-03", 6, 2)]
     again = load("s3://through/exports/gpu/")
     assert not again.results and "unchanged" in [finding.code for finding in again.findings]
-    # a delivery in progress, and what is not there
+    # a delivery in progress, and missing files
     s3.delete_object(Bucket="through", Key="exports/gpu/20260301-20260401/new/gpu-2.csv.gz")
     assert "gpu-2.csv.gz is missing" in load("s3://through").errors[0].message
     assert load("s3://nowhere/x").errors[0].message == "bucket s3://nowhere not found"
     assert "no files at s3://through/x" in load("s3://through/x").errors[0].message
 
 
-# Published by Microsoft as the emulator's account, the same on every machine.
+# The emulator's account, published by Microsoft, the same on every machine.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
@@ -190,7 +190,7 @@ def azure_bills(tmp_path: Path, azurite: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_the_last_run_loads_once_as_from_disk(azure_bills: Bills, azurite: str) -> None:
+def test_last_run_loads_once_like_from_disk(azure_bills: Bills, azurite: str) -> None:
     for _ in range(2):
         run = collect_bills(azure_bills.store, [BucketTree(f"{azurite}/exports/cost", Config())], "azure")
         assert not run.errors, run.errors
@@ -206,9 +206,7 @@ def test_the_last_run_loads_once_as_from_disk(azure_bills: Bills, azurite: str) 
     ]
 
 
-def test_the_command_reads_a_container(
-    azure_bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_reads_a_container(azure_bills: Bills, azurite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(azure_bills.directory)
     assert "azure://cost/daily 2026-03: 5 rows" in call("collect", "azure", f"{azurite}/exports/cost")[0]
     nothing = f"{azurite}/nothing"

@@ -1,4 +1,4 @@
-"""Bills that are queried, against stand-ins that speak the wire formats of the clouds: BigQuery's REST API, Azure's query API."""
+"""Queried bills, with stand-ins in the wire formats of the clouds: BigQuery's REST API, Azure's query API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BIGQUERY_COLUMNS = (
 
 @contextmanager
 def serving(handle: Handler) -> Iterator[str]:
-    """Serves on a free port of loopback; `handle(method, path, query, body)` answers (status, headers, JSON). Yields its URL."""
+    """Serve on a free loopback port and yield the URL; `handle(method, path, query, body)` returns (status, headers, JSON)."""
 
     class Server(Quiet):
         protocol_version = "HTTP/1.1"
@@ -51,9 +51,9 @@ def serving(handle: Handler) -> Iterator[str]:
 
 
 class BigQuery:
-    """A table of JSON texts by invoice month, behind jobs.insert, jobs.get, jobs.getQueryResults and tables.get.
+    """A table of JSON texts by invoice month, with jobs.insert, jobs.get, jobs.getQueryResults and tables.get.
 
-    `refusals` are answered, one each, before anything else is; `jobs` are the configurations asked for. Reading takes 3 GiB.
+    `refusals` are the first answers, one each; `jobs` are the requested configurations. A query reads 3 GiB.
     """
 
     page, read = 2, 3 << 30
@@ -93,8 +93,8 @@ class BigQuery:
         return {**job, "statistics": {**read, "query": read}}
 
     def _results(self, number: int, query: dict[str, list[str]]) -> dict[str, Any]:
-        asked = self.jobs[number]["query"]["queryParameters"]
-        parameters = {one["name"]: one["parameterValue"]["value"] for one in asked}
+        listed = self.jobs[number]["query"]["queryParameters"]
+        parameters = {one["name"]: one["parameterValue"]["value"] for one in listed}
         lines = self.rows.get(parameters["month"], [])
         start, most = (int(query.get(name, ["0"])[0]) for name in ("pageToken", "maxResults"))
         end = start + min(most or 9, self.page)
@@ -105,7 +105,7 @@ class BigQuery:
 
 
 class CostManagement:
-    """Rows behind the query API, in pages behind `nextLink`. `refusals` come first, unless None."""
+    """Rows of the query API, in pages with `nextLink`. `refusals` come first, unless None."""
 
     def __init__(self, pages: list[list[list[Any]]], columns: list[str]) -> None:
         self.pages = pages
@@ -127,9 +127,9 @@ class CostManagement:
 
 
 def google_error(code: int, reason: str, **headers: str) -> Answer:
-    """What Google answers where it refuses."""
-    told = words(f"reason={reason} message={reason} domain=global")
-    return code, headers, {"error": {"code": code, "message": reason, "errors": [told]}}
+    """Return Google's answer to a refused request."""
+    detail = words(f"reason={reason} message={reason} domain=global")
+    return code, headers, {"error": {"code": code, "message": reason, "errors": [detail]}}
 
 
 HEAD = """
@@ -162,7 +162,7 @@ def throttled(header: str, seconds: str = "1") -> tuple[int, dict[str, str], Any
     return 429, {header: seconds}, {"error": {"code": "429", "message": "Too many requests. Please retry."}}
 
 
-def test_pages_are_followed_and_their_days_loaded(bills: Bills, costs: CostManagement) -> None:
+def test_pages_are_followed_and_their_days_are_loaded(bills: Bills, costs: CostManagement) -> None:
     run = query(bills, costs)
     assert not run.errors, run.errors
     cost = pytest.approx(264.456)
@@ -177,7 +177,7 @@ def test_pages_are_followed_and_their_days_loaded(bills: Bills, costs: CostManag
     assert costs.asked[1][1] == body
 
 
-def test_throttling_waits_as_long_as_it_is_told_and_asks_for_that_page_again(
+def test_throttled_page_is_requested_again_after_the_given_wait(
     bills: Bills, costs: CostManagement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -197,7 +197,7 @@ REFUSED = """
 
 
 @pytest.mark.parametrize(("status", "code", "message", "expected", "fix"), text_rows(REFUSED))
-def test_a_refusal_is_said_at_once(
+def test_refusal_is_reported_at_once(
     bills: Bills, costs: CostManagement, status: str, code: str, message: str, expected: str, fix: str
 ) -> None:
     error = {"error": {"code": code, "message": message}}
@@ -207,7 +207,7 @@ def test_a_refusal_is_said_at_once(
     assert (found.fix or "").startswith(fix)
 
 
-def test_what_cannot_be_loaded_is_named(bills: Bills, costs: CostManagement) -> None:
+def test_unloadable_answers_are_named(bills: Bills, costs: CostManagement) -> None:
     def failure(costs: CostManagement, **options: Any) -> str:
         run = query(bills, costs, **options)
         assert not run.results
@@ -222,7 +222,7 @@ def test_what_cannot_be_loaded_is_named(bills: Bills, costs: CostManagement) -> 
     assert not query(bills, CostManagement(wide, [*COST_COLUMNS, "BrandNew"])).errors
 
 
-def test_no_credentials_for_azure_end_soon(
+def test_missing_azure_credentials_end_quickly(
     nobody: None, bills: Bills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(bills.directory))
@@ -232,7 +232,9 @@ def test_no_credentials_for_azure_end_soon(
     assert time.monotonic() - started < 30
 
 
-def test_the_command_for_azure(bills: Bills, costs: CostManagement, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_loads_azure_costs(
+    bills: Bills, costs: CostManagement, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(costs) as costs.url:
         bills.write("gpucost.toml", f'azure = {{ cost_scope = "{SUB}", management_url = "{costs.url}" }}')
         monkeypatch.chdir(bills.directory)
@@ -263,7 +265,7 @@ def collect(
     return collect_bills(bills.store, [tree], "gcp"), heard
 
 
-def test_a_month_is_read_whole_in_pages_after_its_estimate(bills: Bills, served: BigQuery, url: str) -> None:
+def test_whole_month_is_read_in_pages_after_its_estimate(bills: Bills, served: BigQuery, url: str) -> None:
     run, heard = collect(bills, url)
     assert not run.errors, run.errors
     assert bills.sums() == [(SOURCE, "2026-03", 5, pytest.approx(1.8), pytest.approx(1.8))]
@@ -273,7 +275,7 @@ def test_a_month_is_read_whole_in_pages_after_its_estimate(bills: Bills, served:
     query = real["query"]["query"]
     assert f"FROM `{TABLE}`" in query
     assert "_PARTITIONTIME >= @since" in query and "invoice.month = @month" in query
-    # columns of ours that the table has, and no others
+    # only our columns that exist in the table
     assert "credits" in query and "brand_new" not in query and "consumption_model" not in query
     parameters = {one["name"]: one["parameterValue"]["value"] for one in real["query"]["queryParameters"]}
     assert parameters["month"] == "202603" and parameters["since"].startswith("2026-03-01")
@@ -285,13 +287,13 @@ def test_corrections_replace_the_month(bills: Bills, served: BigQuery, url: str)
     assert "@since" not in served.jobs[1]["query"]["query"], "partitions of usage time are all read"
     served.rows["202603"].append(json.dumps(row(CORE, -0.36, 2, export_time="2026-03-20T00:00:00Z")))
     collect(bills, url)
-    asked = len(served.jobs)
+    before = len(served.jobs)
     run, _ = collect(bills, url)
-    assert not run.errors and len(served.jobs) == asked, "a table as it was is not queried again"
+    assert not run.errors and len(served.jobs) == before, "a table as it was is not queried again"
     assert bills.sums() == [(SOURCE, "2026-03", 6, pytest.approx(1.44), pytest.approx(1.44))]
 
 
-def test_throttling_is_waited_for(
+def test_throttling_is_waited_out(
     bills: Bills, served: BigQuery, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = list[float]()
@@ -301,7 +303,7 @@ def test_throttling_is_waited_for(
     assert not run.errors and run.results[0].rows == 5 and len(waits) == 2
 
 
-def test_what_is_refused_is_said_at_once(bills: Bills, served: BigQuery, url: str) -> None:
+def test_bigquery_refusal_is_reported_at_once(bills: Bills, served: BigQuery, url: str) -> None:
     served.refusals = [google_error(401, "authError")]
     expired = collect(bills, url)[0].errors[0]
     assert "expired" in expired.message and expired.fix == "gcloud auth application-default login"
@@ -316,7 +318,7 @@ def test_what_is_refused_is_said_at_once(bills: Bills, served: BigQuery, url: st
         BigQueryTree("billing; drop table", "2026-03", max_gib=1, show_progress=print)
 
 
-def test_no_credentials_end_soon(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_end_quickly(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_GCE_CHECK")
     started = time.monotonic()
     with pytest.raises(NoCredentials, match="no credentials found"):
@@ -324,7 +326,7 @@ def test_no_credentials_end_soon(nobody: None, monkeypatch: pytest.MonkeyPatch) 
     assert time.monotonic() - started < 30
 
 
-def test_the_command_tells_the_estimate_and_loads(
+def test_command_prints_the_estimate_and_loads(
     bills: Bills, served: BigQuery, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bills.write("gpucost.toml", f'gcp = {{ billing_table = "{TABLE}", bigquery_endpoint = "{url}" }}')

@@ -1,6 +1,6 @@
-"""Real and generated exports in ../shared: the same rows and sums as pandas has them, or a refusal that helps.
+"""Real and generated exports in ../shared: the same rows and sums as pandas, or a helpful refusal.
 
-Own small files are in tests/unit/test_bill_*.py.
+The project's own small files are in tests/unit/test_bill_*.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.unit.bills import Bills
 ROOT = SHARED / "data/billing"
 pytestmark = pytest.mark.shared
 
-#: Of each cloud one, and FOCUS; the slower suite loads all.
+#: One file per cloud and for FOCUS; the slow suite loads all.
 KEPT = """
     sample-cur20.csv focus_sample_first500.csv azure_version_2.csv
     202011_30c31bca571d9b7f3b2c8459dd8bc34a_2020-11-08_to_2020-11-11.csv"""
@@ -30,7 +30,7 @@ def files(*patterns: str) -> list[Path]:
 
 
 def each(paths: list[Path]) -> Any:
-    """All of them, but for the slower suite's."""
+    """Return all files, marking the ones of the slow suite."""
     marked = [
         pytest.param(
             path, id=str(path.relative_to(ROOT)), marks=[pytest.mark.slow] * (path.name not in KEPT.split())
@@ -41,16 +41,16 @@ def each(paths: list[Path]) -> Any:
 
 
 def check(bills: Bills, rows: int, billed: float, effective: float, slack: float = 1e-9) -> None:
-    """All that is loaded comes to this."""
+    """Compare the sums of all loaded rows."""
     sums = [sum(column) for column in zip(*[one[2:] for one in bills.sums()], strict=True)]
     assert sums == [rows, pytest.approx(billed, abs=slack), pytest.approx(effective, abs=slack)]
 
 
 # AWS
 
-# Its dates and costs are blank.
+# Blank dates and costs.
 UNREADABLE = {"aws_cost_report.csv"}
-# Their rows name no currency.
+# Rows without a currency.
 NO_CURRENCY = {"sample-cur20.csv", "sample-legacy-csv.csv"}
 
 
@@ -67,7 +67,7 @@ def _numbers(table: pd.DataFrame, name: str) -> pd.Series[Any]:
 
 
 def _effective(table: pd.DataFrame) -> float:
-    """The rules once more, row by row: what AWS calls amortized cost."""
+    """Calculate AWS's amortized cost again, row by row."""
     kind = _column(table, "lineitemlineitemtype")
     cost = unblended = _numbers(table, "lineitemunblendedcost")
     if kind is None:
@@ -83,7 +83,7 @@ def _effective(table: pd.DataFrame) -> float:
 
 @pytest.mark.ci
 @each(files("aws/**/*.csv*", "generated/nise/dev-gpu/aws*/**/*.csv*"))
-def test_aws(path: Path, bills: Bills) -> None:
+def test_aws_exports_match_pandas(path: Path, bills: Bills) -> None:
     run = bills.load(path)
     if path.name in UNREADABLE | NO_CURRENCY:
         assert run.errors[0].fix and not bills.store.exists
@@ -97,7 +97,7 @@ def test_aws(path: Path, bills: Bills) -> None:
 
 @pytest.mark.ci
 @each(files("focus/**/*.csv", "generated/focus-data-toolkit/**/*cost_and_usage*.csv"))
-def test_focus(path: Path, bills: Bills) -> None:
+def test_focus_exports_match_pandas(path: Path, bills: Bills) -> None:
     assert not bills.load(path, provider=None).errors
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     billed, effective = (float(pd.to_numeric(table[name]).sum()) for name in ("BilledCost", "EffectiveCost"))
@@ -111,8 +111,8 @@ COSTS = {"costinbillingcurrency", "pretaxcost"}
 
 @pytest.mark.ci
 @each(files("azure/**/*.csv", "generated/**/azure/*.csv"))
-def test_azure(path: Path, bills: Bills) -> None:
-    """None of these files has commitments at a price: billed and effective cost are both the file's."""
+def test_azure_exports_match_pandas(path: Path, bills: Bills) -> None:
+    """These files have no priced commitments: billed and effective cost both equal the file's cost."""
     frame = pd.read_csv(path, encoding="utf-8-sig", dtype=str)
     frame.columns = [column.rpartition("(")[2].rstrip(")").strip().lower() for column in frame.columns]
     cost = frame[next(column for column in frame.columns if column in COSTS)].astype(float).fillna(0)
@@ -122,7 +122,7 @@ def test_azure(path: Path, bills: Bills) -> None:
 
 
 @pytest.mark.ci
-def test_spot_and_on_demand_nodes_of_the_generated_fleet_in_azure(bills: Bills) -> None:
+def test_azure_nodes_of_the_generated_fleet_have_spot_and_on_demand_prices(bills: Bills) -> None:
     bills.load(shared("data/billing/generated/nise/dev-gpu/azure"), provider="azure")
     _, prices = bills.store.query(
         "SELECT pricing_category, regexp_extract(instance_key, '[^/]+/virtualmachines/.*$'), "
@@ -140,7 +140,7 @@ EFFECTIVE = """
 
 
 def credited(credits: Any) -> tuple[float, float]:
-    """Sums of all credits and of those that make the effective cost."""
+    """Return the sums of all credits and of the credits in effective cost."""
     parsed = ast.literal_eval(credits) if isinstance(credits, str) else credits
     parsed = [parsed] if isinstance(parsed, dict) else parsed
     effective = [one["amount"] for one in parsed if one["type"] in EFFECTIVE.split()]
@@ -149,7 +149,7 @@ def credited(credits: Any) -> tuple[float, float]:
 
 @pytest.mark.ci
 @each(files("gcp/**/*.csv", "generated/**/gcp/*.csv", "generated/**/gcp-jsonl/*.json"))
-def test_gcp(path: Path, bills: Bills) -> None:
+def test_gcp_exports_match_pandas(path: Path, bills: Bills) -> None:
     if path.suffix == ".json":
         frame = pd.json_normalize([json.loads(line) for line in path.read_text().splitlines()], max_level=0)
         frame["period"] = [one["month"] for one in frame["invoice"]]
@@ -168,8 +168,8 @@ def test_gcp(path: Path, bills: Bills) -> None:
 
 
 @pytest.mark.ci
-def test_machines_of_the_generated_fleet_in_google_cloud_have_their_price_per_hour(bills: Bills) -> None:
-    """12 vCPUs, 85 GiB and one A100, as the generator's scenario prices them; the spot machine has a GPU row alone."""
+def test_gcp_machines_of_the_generated_fleet_have_their_hourly_price(bills: Bills) -> None:
+    """12 vCPUs, 85 GiB and one A100 at the prices of the generator's scenario; the spot machine has only a GPU row."""
     bills.load(shared("data/billing/generated/nise/dev-gpu/gcp"), provider="gcp")
     _, prices = bills.store.query(
         "SELECT instance_key, round(sum(effective_cost)::DOUBLE / sum(instance_hours), 6), sum(instance_hours) FROM charges "

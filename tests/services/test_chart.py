@@ -1,4 +1,4 @@
-"""The chart of `gpucost export chart` in Helm: its jobs have few rights, and Kubernetes knows every field."""
+"""The chart of `gpucost export chart` in Helm: its jobs have few rights, and every field is valid in Kubernetes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pod_of(job: Any) -> Any:
 
 
 def known_to_kubernetes(text: str, file: Path) -> int:
-    """How many objects of `text` fit Kubernetes' own schema, down to the names of fields."""
+    """Return how many objects of `text` match Kubernetes' own schema, including field names."""
     file.write_text(text)
     words = [program("GPUCOST_KUBERNETES_VALIDATE", "kubernetes-validate"), "--strict", str(file)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -53,7 +53,7 @@ def known_to_kubernetes(text: str, file: Path) -> int:
     return (done.stdout + done.stderr).count(" passed for resource ")
 
 
-def test_as_it_is_it_collects_and_charges_with_few_rights(chart: Path, tmp_path: Path) -> None:
+def test_default_chart_collects_and_charges_with_few_rights(chart: Path, tmp_path: Path) -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(chart))
     text = rendered(chart)
     made = objects(text)
@@ -100,7 +100,7 @@ ruleLabels: {release: prometheus}
 """
 
 
-def test_each_value_has_its_place(chart: Path, tmp_path: Path) -> None:
+def test_each_value_is_used(chart: Path, tmp_path: Path) -> None:
     values = yaml.safe_load(VALUES)
     (tmp_path / "values.yml").write_text(VALUES)
     rules, _ = call("export", "alerts")

@@ -1,7 +1,7 @@
-"""Runs of an MLflow server: epochs, a restart and a nested sweep cost what a plain calculation says.
+"""Runs of an MLflow server: the costs of epochs, a restart and a nested sweep match a plain calculation.
 
-The servers are a real one, and a small stand-in that speaks as much of its REST API as is needed. The real one is 0.8 GB to
-install, so it is no test dependency: MLFLOW_PROGRAM names the program, else it is found on the PATH.
+One server is real, one is a small stand-in with the required part of its REST API. The real one takes 0.8 GB, so it is not
+a test dependency: MLFLOW_PROGRAM names the program (default: on the PATH).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _PAGE = 2
 
 
 def call(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """POSTs to an endpoint below /api/2.0/mlflow."""
+    """POST to an endpoint below /api/2.0/mlflow."""
     answer: dict[str, Any] = requests.post(f"{url}/api/2.0/mlflow/{path}", json=body, timeout=60).json()
     return answer
 
 
 @contextmanager
 def real_server(folder: Path) -> Iterator[str]:
-    """The URL of PyPI's server, alive within the `with`. Skips where it is not installed."""
+    """Yield the URL of PyPI's server; skip if it is not installed."""
     port = free_port()
     words = (
         f"server --backend-store-uri sqlite:///{folder}/mlflow.db --host 127.0.0.1 --port {port} --workers 1"
@@ -55,7 +55,7 @@ def real_server(folder: Path) -> Iterator[str]:
 
 
 class StandIn:
-    """Experiments and runs in memory; pages hold two items. `refusals`: statuses that are answered instead, one each."""
+    """Experiments and runs in memory, in pages of two items. `refusals`: statuses answered instead, one each."""
 
     def __init__(self) -> None:
         self.experiments: list[dict[str, Any]] = [{"experiment_id": "0", "name": "Default"}]
@@ -65,7 +65,7 @@ class StandIn:
         self.logins: list[str | None] = []
 
     def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What the endpoint answers."""
+        """Return the endpoint's answer."""
         run = self.runs.get(body.get("run_id", ""), {})
         match path:
             case "experiments/create":
@@ -106,7 +106,7 @@ def _page(key: str, items: list[dict[str, Any]], body: dict[str, Any]) -> dict[s
 
 @contextmanager
 def stand_in(state: StandIn) -> Iterator[str]:
-    """The URL of a stand-in, alive within the `with`."""
+    """Yield the URL of a stand-in."""
 
     class Handler(Quiet):
         def do_GET(self) -> None:  # noqa: N802
@@ -132,14 +132,14 @@ LOGGED = [(4, 1), (8, 2), (14, 2), (18, 3), (22, 4)]
 
 
 def tell(url: str) -> None:
-    """A run of 8 A100s that fails at hour 9 and goes on at 10 from its first checkpoint; a sweep of three trials elsewhere."""
+    """Log a run of 8 A100s that fails at hour 9 and resumes at 10 from its first checkpoint, and a sweep of three trials."""
     experiment = call(url, "experiments/create", {"name": "llm"})["experiment_id"]
 
     def run(name: str, start: float, end: float, **named: str) -> str:
-        """A run that has these tags."""
+        """Log a run with these tags."""
         tags = {**named, "mlflow.runName": name}
-        told = [{"key": key.replace("_", "."), "value": value} for key, value in tags.items()]
-        body = {"experiment_id": experiment, "run_name": name, "start_time": at(start) * 1000, "tags": told}
+        listed = [{"key": key.replace("_", "."), "value": value} for key, value in tags.items()]
+        body = {"experiment_id": experiment, "run_name": name, "start_time": at(start) * 1000, "tags": listed}
         run_id = str(call(url, "runs/create", body)["run"]["info"]["run_id"])
         call(url, "runs/update", {"run_id": run_id, "status": "FINISHED", "end_time": at(end) * 1000})
         return run_id
@@ -183,15 +183,15 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @pytest.mark.ci
-def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
+def test_epochs_restart_and_sweep_are_costed(server: str, tmp_path: Path) -> None:
     tell(server)
     config, store = placed(tmp_path)
-    for _ in range(2):  # the second time replaces
+    for _ in range(2):  # the second run replaces the data
         result = collect_mlflow(Mlflow(url=server), store, DAY, ZoneInfo("UTC"))
     assert (result.runs, result.placed, result.epochs) == (6, 6, 6)
 
     view = asked(config, store)
-    # $24 an hour, but not from 9 to 10, when no pod ran
+    # $24 an hour, except from 9 to 10, when no pod ran
     edges = [0, *(hour for hour, _ in LOGGED)]
     plain = [24 * (b - a - (1 if a <= 9 < b else 0)) for a, b in itertools.pairwise(edges)]
     epochs = [row for row in view.rows if row["epoch"] is not None]
@@ -218,7 +218,7 @@ def test_epochs_a_restart_and_a_sweep(server: str, tmp_path: Path) -> None:
     assert view.totals["allocated_cost"] == Decimal(23 * 24 + 13 * 4)
 
 
-#: Variables that are set, what the server answers, how often, and what comes of it: the login that it is sent, or an error.
+#: Variables, the server's status, its number, and the result: the login sent, or an error.
 REFUSALS = """
                          | 401 | 99 |               | refuses access
 TOKEN=secret             | 429 | 2  | Bearer secret |
@@ -228,7 +228,7 @@ TOKEN=secret USERNAME=me | 503 | 3  | Basic bWU6    |
 """
 
 
-def test_credentials_and_failures_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_and_failures_are_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.sleep", lambda _: None)
     for variables, status, times, login, message in text_rows(REFUSALS):
         for name in ("TOKEN", "USERNAME", "PASSWORD"):

@@ -1,5 +1,7 @@
-"""Collecting from real servers stores what was scraped: whatever labels are, from Prometheus and VictoriaMetrics; constant series
-told by their sums in each hour; from servers that serve late. For clocks see unit/test_collect_windows.py.
+"""Collecting from real servers stores the scraped samples.
+
+Any labels, from Prometheus and VictoriaMetrics; constant series by their hourly sums; late samples. For clocks, see
+unit/test_collect_windows.py.
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ VALUES = json.loads(r"""[
 
 
 def contents(store: Store) -> list[tuple[str, list[tuple[object, ...]]]]:
-    """Blocks, states, gaps and drops with labels in place of numbers, so that stores can be compared."""
+    """Return blocks, states, gaps and drops with labels instead of ids, so that stores can be compared."""
     queries = {
         "blocks": "SELECT metric, cluster, labels::VARCHAR, b.* EXCLUDE (series_id) FROM blocks b JOIN series USING (series_id)",
-        # when the server has other objects is asked for in silences alone, so that it depends on when a run was
+        # samples of other objects are only queried in gaps, so they depend on the time of the run
         "states": "SELECT metric, cluster, labels::VARCHAR, value, first_ms, last_ms FROM states JOIN series USING (series_id)"
         " WHERE metric <> 'kube_family_samples'",
         "dropped": "SELECT metric, hour, reason, samples FROM dropped_samples",
@@ -67,7 +69,7 @@ def contents(store: Store) -> list[tuple[str, list[tuple[object, ...]]]]:
 
 
 def is_selected(series: Series) -> bool:
-    """What the selectors ask for, said once more in plain Python."""
+    """Return whether the selectors match, in plain Python."""
     labels = series.labels
     metric = labels["__name__"]
     if metric not in {selector.metric for selector in selectors(Activity())}:
@@ -118,7 +120,7 @@ def victoria_metrics(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("server", [prometheus, victoria_metrics])
-def test_server_gives_what_was_scraped(server: Any, tmp_path: Path) -> None:
+def test_collected_samples_match_the_scrapes(server: Any, tmp_path: Path) -> None:
     store = Store(tmp_path / "http.duckdb")
     period = Period(from_ms(FLEET["start"] * 1000), from_ms(FLEET["end"] * 1000))
     with server(tmp_path) as url:
@@ -140,7 +142,7 @@ def test_server_gives_what_was_scraped(server: Any, tmp_path: Path) -> None:
 
 
 def matched(client: PrometheusClient, values: list[str]) -> set[tuple[str, float]]:
-    """The pods that have these names, and their values."""
+    """Return the pods with these names, and their values."""
     answer = client.matrix("m", f"m{{{one_of('pod', values)}}}[3600000ms]", AT * 1000 + 1000)
     assert not answer.is_partial
     found = zip(answer.series_index.tolist(), answer.values.tolist(), strict=True)
@@ -149,7 +151,7 @@ def matched(client: PrometheusClient, values: list[str]) -> set[tuple[str, float
 
 START, HOURS = 1_790_812_800, 8
 END = START + HOURS * 3600.0
-#: Of each node and pod: a metric, labels beside its name, a value, and the moments of its life between which it is exported.
+#: Per node and pod: a metric, more labels, a value, and the moments of its lifetime between which it is exported.
 NODE = """
 kube_node_info               provider_id="aws:///a/i-1"          1        born  gone
 kube_node_created            -                                   1e9      born  gone
@@ -174,7 +176,7 @@ kube_pod_status_phase                   phase="Succeeded"        ended    born  
 
 
 class World:
-    """Scrapes of two targets over some hours; `trouble` is how much befalls their series."""
+    """Scrapes of two targets over some hours; `trouble` is the rate of faults in their series."""
 
     def __init__(self, seed: int, trouble: float) -> None:
         self.dice, self.trouble = random.Random(seed), trouble
@@ -198,12 +200,12 @@ class World:
         self.families["DCGM_FI_DEV_GPU_UTIL"] = {'job="dcgm",UUID="GPU-1",Hostname="n0"': busy}
 
     def happens(self, share: float = 1.0) -> bool:
-        """Whether a trouble strikes here."""
+        """Return whether a fault occurs here."""
         return self.dice.random() < self.trouble * share
 
     def _scrapes(self) -> list[float]:
         step = self.dice.choice([30, 60, 60])
-        # on the hour, and a millisecond before it, where versions of Prometheus disagree
+        # on the hour, and a millisecond before it, since versions of Prometheus differ there
         moment, moments = START - 3600 + self.dice.choice([0.0, 59.999, 13.217]), set()
         while moment < END:
             moments.add(round(moment + (self.dice.uniform(-0.4, 0.4) if self.happens(0.2) else 0), 3))
@@ -223,7 +225,7 @@ class World:
         self._put(POD, f'namespace="ml",pod="p{number}"{uid}', life)
 
     def _put(self, table: str, name: str, life: dict[str, float]) -> None:
-        """The series of an object; one of which kube-state-metrics does not know for a while tells nothing at all."""
+        """Add the series of an object; while kube-state-metrics does not know it, all of its series pause."""
         begins = life | {
             "pending": life["born"],
             "running": life.get("bound", 0) + 60,
@@ -233,9 +235,7 @@ class World:
         away = self._absence(life) if self.happens(0.2) else (0.0, 0.0)
         for metric, labels, text, since, until in map(str.split, table.strip().splitlines()):
             odd = self._absence(life) if self.happens(0.15) and not metric.endswith("_info") else (0.0, 0.0)
-            changed = (
-                self.dice.uniform(START, END) if self.happens(0.1) else END
-            )  # to another value for a while
+            changed = self.dice.uniform(START, END) if self.happens(0.1) else END  # another value for a while
             other = self.dice.choice([0.0, 1.0, 2.0, 0.1, float("nan")])
             samples = []
             for moment in self.scrapes:
@@ -253,12 +253,12 @@ class World:
                 self.families.setdefault(metric, {})[series] = samples
 
     def _absence(self, life: dict[str, float]) -> tuple[float, float]:
-        """Of one sample, or a stretch of them."""
+        """Return a range of one or several samples."""
         gone = self.dice.choice([one for one in self.scrapes if life["born"] <= one < life["gone"]] or [0.0])
         return gone, gone + self.dice.choice([1, 200, 900, 4000])
 
     def write(self, out: TextIO) -> None:
-        """All samples as OpenMetrics text."""
+        """Write all samples as OpenMetrics text."""
         for metric, series in sorted(self.families.items()):
             out.write(f"# TYPE {metric} gauge\n")
             for labels, samples in series.items():
@@ -268,7 +268,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 16))])
-def test_hours_tell_the_same_as_samples(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hourly_states_match_samples(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_prometheus()
     read = {"hours": 0, "samples": 0}
     matrix, dice = PrometheusClient.matrix, random.Random(seed)
@@ -295,14 +295,14 @@ def test_hours_tell_the_same_as_samples(seed: int, tmp_path: Path, monkeypatch: 
             gaps = store.query("SELECT * EXCLUDE (source) FROM scrape_gaps ORDER BY ALL")[1]
             stored.append([*contents(store), rows, gaps])
     assert stored[0] == stored[1]
-    assert read["hours"] != read["samples"]  # it was asked otherwise
+    assert read["hours"] != read["samples"]  # it was queried in another way
 
 
 DAY_HOURS = 24
 _COLLECT = collector.collect_prometheus
 SOUTH = {"cluster": "south"}
-#: A dead exporter whose samples come after all, one that is always three hours late, and an agent that sends its backlog last:
-#: what is not served yet, and at which hours a run collects the rest.
+#: A dead exporter with late samples, another that is always three hours late, and an agent that sends its backlog last: samples
+#: not served yet, and the hours at which a run collects the rest.
 LATE: dict[str, list[tuple[tuple[Any, ...] | None, tuple[float, ...]]]] = {
     "exporter-for-two-hours": [(("DCGM.*", {}, (10, 12)), (13.1,)), (None, (16.2, DAY_HOURS))],
     "always": [
@@ -319,7 +319,7 @@ LATE: dict[str, list[tuple[tuple[Any, ...] | None, tuple[float, ...]]]] = {
 
 
 def described() -> Any:
-    """Two clusters, in each a node of four GPUs: one held all along, one from the fifth hour to the ninth."""
+    """Return two clusters with a node of four GPUs each: one GPU always held, one from the fifth to the ninth hour."""
     nodes, pods, util = [], [], {}
     for cluster in ("north", "south"):
         nodes.append(node(cluster, "g6.12xlarge", 0, DAY_HOURS, cluster=cluster))
@@ -331,9 +331,7 @@ def described() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LATE)
-def test_samples_that_a_server_gets_late_are_collected(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_samples_are_collected(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_prometheus()
     (tmp_path / "prices.csv").write_text("\n".join([HEADER, *BOOK]) + "\n")
     port, series, found = free_port(), scrape(described()), []

@@ -1,4 +1,4 @@
-"""Spot prices through the real client libraries: boto3 against a stand-in for EC2, azure-identity and HTTP for Azure."""
+"""Spot prices through the real client libraries: boto3 with a stand-in for EC2, azure-identity and HTTP for Azure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Answers = Callable[[str, dict[str, str], bytes], Reply]
 
 
 class Answering(Handler):
-    """`answer` is given path, headers and body."""
+    """Serve; `answer` receives path, headers and body."""
 
     answer: Answers
 
@@ -75,7 +75,7 @@ def run(
     return {result.source: result for result in collect_spot(config, store, now, lambda _: None)}
 
 
-def test_pages_and_throttling(aws_login: None, store: Store) -> None:
+def test_pages_are_read_and_throttling_is_waited_out(aws_login: None, store: Store) -> None:
     forms: list[dict[str, list[str]]] = []
 
     def answer(path: str, headers: dict[str, str], body: bytes) -> Reply:
@@ -101,14 +101,14 @@ def test_pages_and_throttling(aws_login: None, store: Store) -> None:
     products = first["ProductDescription.1"] + first["ProductDescription.2"]
     assert products == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
     assert first["StartTime"][0].startswith("2026-08-03T12:00:00")
-    # a later run goes on less an overlap
+    # a later run continues with an overlap
     assert forms[-1]["StartTime"][0].startswith("2026-11-01T10:00:00")
     assert again is not None and (again.new, again.old) == (0, 2)
     loads = rows(store, "SELECT source, to_ms - from_ms FROM loads WHERE kind = 'spot' ORDER BY load_id")
     assert loads == [("aws us-east-1", 90 * 86_400_000), ("aws us-east-1", 8 * 3_600_000)]
 
 
-def test_an_empty_region_is_noted_and_logged(aws_login: None, store: Store) -> None:
+def test_empty_region_is_recorded_and_logged(aws_login: None, store: Store) -> None:
     with serving(lambda *_: page()) as url:
         result = run(store, Aws(regions=["eu-north-1"], endpoint_url=url))["aws eu-north-1"]
     assert result.error is None
@@ -127,7 +127,7 @@ FAILURES = {
 }
 
 
-def test_regions_that_fail_are_named_and_the_others_are_collected(aws_login: None, store: Store) -> None:
+def test_failed_regions_are_named_and_others_are_collected(aws_login: None, store: Store) -> None:
     def answer(path: str, headers: dict[str, str], body: bytes) -> Reply:
         region = headers["Authorization"].split("/")[2]
         return FAILURES[region][0] if region in FAILURES else page(item(MIDNIGHT, "9.1"))
@@ -141,7 +141,7 @@ def test_regions_that_fail_are_named_and_the_others_are_collected(aws_login: Non
     assert rows(store, "SELECT source FROM loads") == [("aws us-east-1",)]
 
 
-def test_nobody_is_logged_in_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_logins_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
     out, err = call("collect", "spot", code=1)
@@ -150,13 +150,13 @@ def test_nobody_is_logged_in_anywhere(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def graph(data: list[dict[str, Any]], total: int = 1, token: str | None = None) -> Reply:
-    """What Azure Resource Graph answers."""
+    """Return an answer of Azure Resource Graph."""
     counts = {"totalRecords": total, "count": len(data), "resultTruncated": "false"}
     return Reply(200, {**counts, "data": data, "facets": [], "$skipToken": token})
 
 
 def size(region: str, *prices: float) -> dict[str, Any]:
-    """Prices of a machine since October, and before each since a month earlier."""
+    """Return prices of a machine since October, each with one a month earlier."""
     changes = [
         {"effectiveDate": f"2026-{10 - ago:02}-01T00:00:00Z", "priceUSD": price}
         for ago, price in enumerate(prices)
@@ -166,8 +166,8 @@ def size(region: str, *prices: float) -> dict[str, Any]:
 
 @contextmanager
 def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[Any]]]:
-    """A managed identity's token endpoint and Azure Resource Graph, which gives these answers; and what it is asked."""
-    asked: list[Any] = []
+    """Serve a managed identity's token endpoint and Azure Resource Graph with these answers; record its queries."""
+    queries: list[Any] = []
 
     def answer(path: str, headers: dict[str, str], body: bytes) -> Reply:
         if path.startswith("/token"):
@@ -180,21 +180,23 @@ def azure_at(answers: list[Reply], monkeypatch: pytest.MonkeyPatch) -> Iterator[
             return Reply(200, token)
         assert path == "/providers/Microsoft.ResourceGraph/resources?api-version=2021-03-01"
         assert headers["Authorization"] == "Bearer t0ken"
-        asked.append(json.loads(body))
-        return answers[min(len(asked), len(answers)) - 1]
+        queries.append(json.loads(body))
+        return answers[min(len(queries), len(answers)) - 1]
 
     with serving(answer) as url:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{url}/token")
         monkeypatch.setenv("IDENTITY_HEADER", "secret")
-        yield url, asked
+        yield url, queries
 
 
-def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_pages_are_read_and_throttling_is_waited_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rate = {"id": "/a", "size": A100.lower(), "location": "eastus", "evictionRate": "5-10"}
     rates = [rate, rate | {"location": "westeurope", "evictionRate": "20+"}, rate | {"evictionRate": None}]
     pages = graph([size("eastus", 1.5, 1.25)], 2, "more"), graph([size("westeurope", 0.00005)], 2)
     answers = [Reply(429, b"", {"Retry-After": "0"}), *pages, graph(rates, 3)]
-    with azure_at(answers, monkeypatch) as (url, asked):
+    with azure_at(answers, monkeypatch) as (url, queries):
         settings = Azure(management_url=url, subscriptions=["s-1"], regions=["eastus", "westeurope"])
         result = run(store, azure=settings)["azure"]
     assert result.error is None and result.load is not None and result.load.new == 3
@@ -203,8 +205,8 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
         eastus     - Standard_NC24ads_A100_v4 Linux/UNIX 1.5
         westeurope - Standard_NC24ads_A100_v4 Linux/UNIX 0.00005
     """)
-    assert asked[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in asked[1]["query"]
-    assert asked[2]["options"]["$skipToken"] == "more"
+    assert queries[1]["subscriptions"] == ["s-1"] and "'eastus', 'westeurope'" in queries[1]["query"]
+    assert queries[2]["options"]["$skipToken"] == "more"
     columns = "provider, region, instance_type, band_low_percent, seen_on"
     assert shown(store, columns, "spot_eviction_rates") == word_rows("""
         azure eastus     Standard_NC24ads_A100_v4 5  2026-11-01
@@ -216,7 +218,7 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
         rate = read_rates(con)
     regions = ("eastus", "westeurope", "northeurope")
     one, two, three = (rate(Place(A100.lower(), "azure", region)) for region in regions)
-    # of hours with 7.5 % and 30 % evictions: -ln(1 - p); no band of the other region was collected
+    # from 7.5 % and 30 % evictions an hour: -ln(1 - p); no band of the other region was collected
     assert (one.per_hour, one.as_of, two.per_hour) == (0.078, "2026-11-01", 0.3567)
     assert (three.low, three.high) == (0.001, 0.4)
 
@@ -230,7 +232,7 @@ def test_azure_pages_and_throttling(store: Store, monkeypatch: pytest.MonkeyPatc
         (Reply(200, {}), "answer has no data"),
     ],
 )
-def test_azure_refuses_or_answers_half(
+def test_azure_refusals_and_partial_answers_are_errors(
     store: Store, monkeypatch: pytest.MonkeyPatch, answer: Reply, message: str
 ) -> None:
     with azure_at([answer], monkeypatch) as (url, _):

@@ -1,4 +1,4 @@
-"""Completion in real shells, installed as users install it, on a terminal: commands, options, and values that the store knows."""
+"""Completion in real shells on a terminal, installed as by users: commands, options, and values from the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 store = stored(hours=60, team="vision lab")
 
-# what is typed before Tab, and what then stands there; each has one way to go on
+# the text before Tab and the completed line; each has one completion
 COMMANDS = """
 gpucost rep                      -> gpucost report
 gpucost export cha               -> gpucost export chart
@@ -42,7 +42,7 @@ gpucost report --month 20        -> gpucost report --month 2026-10
 
 
 class Terminal:
-    """An interactive shell on a terminal of its own, at an empty home."""
+    """An interactive shell on its own terminal with an empty home."""
 
     def __init__(self, shell: str, home: Path) -> None:
         path = f"{Path(sys.executable).parent}:{os.defpath}"
@@ -59,15 +59,15 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
     def run(self, line: str) -> str:
-        """What `line` printed."""
+        """Return the output of `line`."""
         self._send(f"{line}\r")
         return self._until(r"(.*)", "")
 
     def completed(self, line: str) -> str:
-        """What stands on the line after Tab: it is printed between two marks, not run."""
+        """Return the line after Tab: it is printed between two marks, not run."""
         self._send(f"{line}\t")
         self._idle()
-        self._send("\x01echo '=@' \x05 '@='\r")  # to its beginning, and to its end
+        self._send("\x01echo '=@' \x05 '@='\r")  # cursor to the beginning, and to the end
         return self._until(r"=@ (gpucost.*?) ?@=", "").rstrip()
 
     def _send(self, text: str) -> None:
@@ -78,7 +78,7 @@ class Terminal:
         return os.read(self.terminal, 65536).decode(errors="replace") if ready else ""
 
     def _idle(self) -> None:
-        """Waits until nothing more is drawn for a while."""
+        """Wait until the output pauses."""
         while self._read(1.0):
             pass
 
@@ -88,16 +88,16 @@ class Terminal:
             part = self._read(1.0)
             text += part
             plain = re.sub(r"\x1b(\[[0-9;?>=]*[a-zA-Z]|\][^\x07]*\x07|[=>]|\([AB0])|[\r\x0f]", "", text)
-            # what a command printed ends where nothing follows; a marked line is whole
+            # a pause ends the output of a command; a marked line is complete
             if (not part or pattern != "(.*)") and (found := re.findall(rf"^{pattern}$", plain, re.M)):
                 return "\n".join(found) if pattern == "(.*)" else str(found[-1])
         pytest.fail(f"no answer in {text!r}")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_it_completes_commands_options_and_values(shell: str, tmp_path: Path, store: Path) -> None:
+def test_shells_complete_commands_options_and_values(shell: str, tmp_path: Path, store: Path) -> None:
     require(shell, package=shell)
-    (tmp_path / ".zshrc").touch()  # without it zsh begins with questions
+    (tmp_path / ".zshrc").touch()  # without it, zsh starts with questions
     with closing(Terminal(shell, tmp_path)) as terminal:
         assert "completion installed" in terminal.run("gpucost --install-completion")
     with closing(Terminal(shell, tmp_path)) as terminal:
@@ -108,12 +108,12 @@ def test_it_completes_commands_options_and_values(shell: str, tmp_path: Path, st
                 assert terminal.completed(typed) == expected
 
         if shell == "zsh":
-            terminal.completed("gpucost ")  # the first Tab in a new zsh only loads the function (README)
-        check(COMMANDS)  # there is no store, and so no word of one
+            terminal.completed("gpucost ")  # the first Tab in a new zsh only loads the function (see README)
+        check(COMMANDS)  # without a store, its values are missing
         (tmp_path / "gpucost.toml").write_text(f'store = "{store}"\n')
         check(VALUES)
-        # while another process writes, nobody waits and nothing is said
+        # while another process writes, completion neither waits nor prints
         with Store(store).write():
             check(COMMANDS.splitlines()[-1])
-        with duckdb.connect(str(store)) as con:  # nobody holds it
+        with duckdb.connect(str(store)) as con:  # no process has it open
             assert con.execute("SELECT count(*) > 0 FROM nodes").fetchone() == (True,)

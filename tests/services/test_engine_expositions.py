@@ -1,7 +1,7 @@
-"""What serving engines, and frontends before them, printed where they ran: the ready-made mappings count each piece of work once.
+"""Real expositions of serving engines and their frontends: the shipped mappings count each piece of work once.
 
-The files under tests/replay/engines hold lines of real expositions, with their sources: those that count, and near neighbors
-that must not. MADE_UP is what the mappings read that no exposition was found of.
+The files in tests/replay/engines contain lines of real expositions with their sources: lines that count, and similar ones
+that must not. MADE_UP has the mapped series without a known exposition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FILES = {path.stem: path.read_text() for path in sorted(ENGINES.glob("*.prom"))}
 Amounts = defaultdict[tuple[Any, ...], float]
 START = int(datetime(2026, 10, 1, tzinfo=UTC).timestamp())
 
-#: File, model, unit, how much was done, and how much failed where failures are told of.
+#: File, model, unit, amount of work, and failed amount if failures are reported.
 COUNTED = """
 vllm-v0          facebook/opt-125m  request           1
 vllm-v0          facebook/opt-125m  prompt_token      5
@@ -71,7 +71,7 @@ ray-vllm         neuralmagic/Meta-Llama-3.1-70B-Instruct-FP8  generation_token  
 kserve           custom-server-test request           3
 """
 
-#: Mapping, unit, and one of the series that it adds up; - of a series that must not count.
+#: Mapping, unit, and one of its series; - for a series that must not count.
 MADE_UP = """
 sglang-requests           request          sglang:num_requests_total{model_name="m",is_streaming="true"} 3
 sglang-requests           request          sglang:num_requests_total{model_name="m",is_streaming="false"} 2
@@ -110,13 +110,13 @@ PRINTED = [line.split(maxsplit=2) for line in MADE_UP.strip().splitlines()]
 
 
 def samples_of(text: str) -> list[Sample]:
-    """Samples. Without their types, by which the parser would put _total behind the names of counters that lack it."""
+    """Return samples, parsed without types, since the parser would append _total to the names of counters."""
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("#")]
     return [sample for family in text_string_to_metric_families("".join(lines)) for sample in family.samples]
 
 
 def scrape(out: TextIO, samples: list[Sample], pod: str, **labels: str) -> None:
-    """A pod's series at 0, and ten minutes later as they were printed."""
+    """Write a pod's series at 0, and ten minutes later with the printed values."""
     for sample in samples:
         labels |= {"namespace": pod, "pod": f"{pod}-0", "instance": f"{pod}:8000"}
         shown = ",".join(f'{label}="{value}"' for label, value in {**sample.labels, **labels}.items())
@@ -125,7 +125,7 @@ def scrape(out: TextIO, samples: list[Sample], pod: str, **labels: str) -> None:
 
 
 def write(out: TextIO) -> None:
-    """Every file as a pod of its own, and one pod that two monitors of KServe scrape: as it prints, and with kserve_ before."""
+    """Write each file as a pod, and one pod scraped by two monitors of KServe: with and without the prefix kserve_."""
     for name, text in FILES.items():
         scrape(out, samples_of(text), name)
     scrape(out, samples_of("\n".join(series for *_, series in PRINTED)), "made-up")
@@ -140,8 +140,8 @@ def run(*words: str) -> str:
     return call(*words, "--from", "2026-10-01T00:00:00Z", "--to", "2026-10-01T01:00:00Z")[0]
 
 
-def test_each_piece_of_work_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pod of these holds a GPU: all of it is work without cost. What is scraped under two names counts once."""
+def test_each_piece_of_work_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These pods hold no GPU, so all work is without cost. A series scraped under two names counts once."""
     require_prometheus()
     monkeypatch.chdir(tmp_path)
     with prometheus_over_text(write, tmp_path / "prometheus") as url:
@@ -161,7 +161,7 @@ def test_each_piece_of_work_is_counted_once(tmp_path: Path, monkeypatch: pytest.
         for (mapping, unit), amount in due.items()
     }
 
-    expected, work, sums, told = (Amounts(float) for _ in range(4))
+    expected, work, sums, listed = (Amounts(float) for _ in range(4))
     for pod, model, unit, *amounts in map(str.split, COUNTED.strip().splitlines()):
         for failed, amount in enumerate(map(float, amounts)):
             expected[pod, None if model == "-" else model, unit, bool(failed)] = amount
@@ -174,6 +174,6 @@ def test_each_piece_of_work_is_counted_once(tmp_path: Path, monkeypatch: pytest.
     answers = [json.loads(run("unit", name, "--format", "json")) for name in ("requests", "tokens")]
     for row in (*answers[0]["work_without_cost"], *answers[1]["work_without_cost"]):
         if not row["workload"].startswith("made-up"):
-            told[row["workload"], row["model"] or "", row["unit"]] += row["amount"]
+            listed[row["workload"], row["model"] or "", row["unit"]] += row["amount"]
     units = ("request", "prompt_token", "cached_token", "generation_token")
-    assert told == {key: amount for key, amount in work.items() if key[2] in units and amount}
+    assert listed == {key: amount for key, amount in work.items() if key[2] in units and amount}

@@ -1,4 +1,4 @@
-"""The rules that gpucost prints, checked and unit-tested by Prometheus' own tool; a Prometheus that scrapes what is exported."""
+"""Exported rules, checked and unit-tested by promtool, and a Prometheus that scrapes exported metrics."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ HOSTILE = configured(r"""
     ]
 """)
 
-# Series, and their values a minute, in promtool's spelling.
-# A node that Karpenter bought on demand, one on spot as EKS spells it, one without labels.
+# Series and their values per minute, in promtool's notation.
+# A Karpenter on-demand node, a spot node in EKS's spelling, a node without labels.
 NODES = """
 kube_node_labels{node="od", label_node_kubernetes_io_instance_type="p4d.24xlarge", label_topology_kubernetes_io_region="us-east-1", label_karpenter_sh_capacity_type="on-demand"} | 1x300
 kube_node_labels{node="sp", label_beta_kubernetes_io_instance_type="p4d.24xlarge", label_topology_kubernetes_io_region="us-east-1", label_eks_amazonaws_com_capacityType="SPOT"} | 1x300
@@ -95,7 +95,7 @@ kube_pod_status_phase{namespace="ml", pod="dark", phase="Running"}        | 1x30
 kube_pod_container_resource_requests{namespace="ml", pod="over", container="c", node="od", resource="nvidia_com_gpu"} | 4x300
 kube_pod_status_phase{namespace="ml", pod="over", phase="Succeeded"}      | 1x300
 """
-# train has a burst after an hour: not idle for 30 minutes until half an hour later; a blank sentinel is no activity
+# train has a burst after an hour, so it is idle for 30 minutes only later; a blank sentinel is not activity
 ACTIVITY = """
 DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="train", UUID="GPU-train-0", modelName="A100"} | 90x300
 DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="train", UUID="GPU-train-1", modelName="A100"} | 0x300
@@ -104,7 +104,7 @@ DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="train", UUID="GPU-train-3", modelName=
 DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="sweep", UUID="GPU-sweep-0", modelName="A100"} | 0x300
 DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="sweep", UUID="GPU-sweep-1", modelName="A100"} | 2147483632x300
 """  # noqa: E501
-# two a minute wait under 10 minutes, eight between 40 minutes and an hour and a half
+# per minute, two waits under 10 minutes, eight between 40 and 90 minutes
 QUEUES = """
 kueue_admission_wait_time_seconds_bucket{cluster_queue="gpu", le="640"}   | 0+2x300
 kueue_admission_wait_time_seconds_bucket{cluster_queue="gpu", le="2560"}  | 0+2x300
@@ -120,12 +120,12 @@ gpucost_team_cost{period="month_to_date", team="research", currency="USD"} | 260
 gpucost_period_elapsed_ratio{period="month_to_date"}                      | 0.05x100 0.5x200
 gpucost_collected_timestamp_seconds                                       | 0x300
 """
-# 9 % on average over a day, in bursts that end every idle hour, and 12 %
+# a daily average of 9 % in bursts after idle hours, and of 12 %
 LITTLE = f"""
 DCGM_FI_DEV_GPU_UTIL{{namespace="ml", pod="train", UUID="GPU-train-0", modelName="A100"}} | {"90x5 0x53 " * 50}
 DCGM_FI_DEV_GPU_UTIL{{namespace="ml", pod="train", UUID="GPU-train-1", modelName="A100"}} | {"90x7 0x51 " * 50}
 """
-# dcgm-exporter 4.9 beside the old one on one GPU, its MIG instances, AMD, and nvidia_gpu_exporter beside dcgm-exporter
+# dcgm-exporter 4.9 and the old one on one GPU, its MIG instances, AMD, and nvidia_gpu_exporter with dcgm-exporter
 EXPORTERS = """
 DCGM_FI_DEV_GPU_UTIL{namespace="ml", pod="train", UUID="GPU-1", modelName="A100", Hostname="od"} | 40x300
 DCGM_FI_DEV_GPU_UTIL_RATIO{namespace="ml", pod="train", UUID="GPU-1", modelName="A100", hostname="od"} | 0.4x300
@@ -137,8 +137,8 @@ duty_cycle{namespace="ml", pod="sweep", accelerator_id="no TPU"}          | 80x3
 """
 PODS = TRAIN + SWEEP + OTHERS
 FLEET = NODES + PODS + ACTIVITY
-#: An expression, and the samples that it gives.
-# train: one of four devices is active; sweep: the one device that is measured is idle; dark: unmeasured
+#: An expression and its samples.
+# train: one of four devices is active; sweep: the only measured device is idle; dark: unmeasured
 RECORDED = """
 sum by (node, capacity_type) (gpucost:node_gpus:capacity) | {node="od", capacity_type="on_demand"} 8 | {node="sp", capacity_type="spot"} 8 | {node="rack-1", capacity_type="unknown"} 8
 sum by (node) (gpucost:node_gpu_price:per_hour) | {node="od"} 4 | {node="sp"} 1.5 | {node="rack-1"} 1.125
@@ -160,15 +160,15 @@ count(gpucost:device_activity:percent) | {} 4
 
 
 def check(folder: Path, config: Config, series: str, expected: str, at: str = "100m", **more: Any) -> None:
-    """promtool's unit tests of the rules of a configuration: what expressions give at a time."""
+    """Run promtool's unit tests of a configuration's rules: values of expressions at a time."""
     require("promtool", package="prometheus")
     (folder / "recording.yml").write_text(recording_rules(config, PRICES), encoding="utf-8")
     (folder / "alerts.yml").write_text(alerting_rules(config, date(2026, 10, 17)), encoding="utf-8")
     tests = []
     for expression, *samples in text_rows(expected):
         values = [sample.rpartition(" ") for sample in samples]
-        told = [{"labels": labels, "value": float(value)} for labels, _, value in values]
-        tests.append({"expr": expression, "eval_time": at, "exp_samples": told})
+        samples = [{"labels": labels, "value": float(value)} for labels, _, value in values]
+        tests.append({"expr": expression, "eval_time": at, "exp_samples": samples})
     case: dict[str, Any] = {"interval": "1m", "promql_expr_test": tests} | more
     case["input_series"] = [{"series": name, "values": values} for name, values in text_rows(series)]
     files = ["recording.yml", "alerts.yml"]
@@ -179,12 +179,12 @@ def check(folder: Path, config: Config, series: str, expected: str, at: str = "1
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_promtool_accepts_rules_of_any_words(tmp_path: Path) -> None:
+def test_promtool_accepts_rules_with_any_names(tmp_path: Path) -> None:
     check(tmp_path, HOSTILE, FLEET, "")
 
 
-def test_what_the_rules_record_and_how_many_gpus_idle(tmp_path: Path) -> None:
-    """The GPU with a burst is not idle for half an hour."""
+def test_rules_record_activity_and_count_idle_gpus(tmp_path: Path) -> None:
+    """The GPU with a burst does not count as idle for half an hour."""
     alerts = []
     for at, count in (("31m", 3), ("62m", 2), ("97m", 3)):
         texts = {
@@ -197,11 +197,11 @@ def test_what_the_rules_record_and_how_many_gpus_idle(tmp_path: Path) -> None:
     check(tmp_path, CONFIG, FLEET, RECORDED, alert_rule_test=alerts)
 
 
-def test_any_exporter_and_version_is_recorded_once_and_in_percent(tmp_path: Path) -> None:
+def test_every_exporter_version_is_recorded_once_in_percent(tmp_path: Path) -> None:
     check(tmp_path, CONFIG, NODES + TRAIN + SWEEP + EXPORTERS, ONCE_IN_PERCENT)
 
 
-# The capacity type that labels tell, as they are exported.
+# The capacity type and the exported labels that state it.
 BOUGHT = """
 reserved       | karpenter_sh_capacity_type=reserved karpenter_k8s_aws_capacity_reservation_id=cr-1
 reserved       | karpenter_sh_capacity_type=on-demand karpenter_k8s_aws_capacity_reservation_id=cr-1
@@ -219,31 +219,33 @@ on_demand      | karpenter_sh_capacity_type=on-demand
 """
 
 
-def test_rules_and_inventory_tell_capacity_types_alike(tmp_path: Path) -> None:
+def test_rules_and_inventory_agree_on_capacity_types(tmp_path: Path) -> None:
     nodes, series, samples = [], "", "sum by (node, capacity_type) (gpucost:node_gpus:capacity)"
-    for number, (told, text) in enumerate(text_rows(BOUGHT)):
+    for number, (capacity_type, text) in enumerate(text_rows(BOUGHT)):
         labels = {f"label_{name}": value for name, value in (pair.split("=") for pair in text.split())}
         exported = {"label_karpenter_sh_capacity_type": None} | labels
         nodes.append(node(f"n{number}", "p5.48xlarge", 0, 1, "", labels=exported))
         shown = ", ".join(f'{name}="{value}"' for name, value in labels.items())
         series += f'kube_node_labels{{node="n{number}", {shown}}} | 1x10\n'
         series += f'kube_node_status_capacity{{node="n{number}", resource="nvidia_com_gpu"}} | 1x10\n'
-        samples += f' | {{node="n{number}", capacity_type="{told}"}} 1'
+        samples += f' | {{node="n{number}", capacity_type="{capacity_type}"}} 1'
     check(tmp_path, Config(), series, samples, "5m")
     described = fleet(1, nodes, [], {})
     config = write_config(described, tmp_path, tmp_path / "prices.csv")
     with load(described, scrape(described), config, 1).write() as con:
         inventory.stage(con, Config())
         found = con.execute("SELECT capacity_type FROM nodes ORDER BY substr(node, 2)::INTEGER").fetchall()
-    assert [told for (told,) in found] == [told for told, _ in text_rows(BOUGHT)]
+    assert [capacity_type for (capacity_type,) in found] == [
+        capacity_type for capacity_type, _ in text_rows(BOUGHT)
+    ]
 
 
 def longer(series: str, samples: int) -> str:
-    """The same series over as many samples, without bursts."""
+    """Return the same series over so many samples, without bursts."""
     return series.replace("0x60 80x5 0x235", "0x300").replace("x300", f"x{samples}")
 
 
-#: By name: settings, interval, series, and alerts that fire at a time with these labels, or not at all.
+#: By name: settings, interval, series, and alerts with these labels that fire at a time, or never.
 ALERTS: dict[str, tuple[Config, str, str, str]] = {
     "idle": (CONFIG, "1m", FLEET, """
         GpucostGpuIdle     29m  -
@@ -275,7 +277,7 @@ ALERTS: dict[str, tuple[Config, str, str, str]] = {
         GpucostClusterMissing 31h severity=warning
         GpucostCollectLate    36h -
         GpucostCollectLate    37h severity=warning"""),
-    # of seven GPUs five are idle: three of train's four, and both of sweep's
+    # five of seven GPUs are idle: three of train's four, and both of sweep's
     "idle share": (configured('alerts.idle_ratio = "0.7"'), "5m", longer(FLEET, 360), """
         GpucostIdleShareHigh 23h -
         GpucostIdleShareHigh 25h namespace=ml"""),
@@ -285,8 +287,8 @@ ALERTS: dict[str, tuple[Config, str, str, str]] = {
 @pytest.mark.parametrize(
     "name", ["idle", *(pytest.param(name, marks=pytest.mark.slow) for name in ALERTS if name != "idle")]
 )
-def test_alerts_fire_when_they_are_true(name: str, tmp_path: Path) -> None:
-    """Their texts are frozen answers; which GPUs idle is in the records."""
+def test_alerts_fire_when_true(name: str, tmp_path: Path) -> None:
+    """Frozen answers cover the texts; the recorded series contain the idle GPUs."""
     config, interval, series, table = ALERTS[name]
     tests: list[dict[str, Any]] = []
     for alert, at, *pairs in map(str.split, table.strip().splitlines()):
@@ -298,7 +300,7 @@ def test_alerts_fire_when_they_are_true(name: str, tmp_path: Path) -> None:
     check(tmp_path, config, series, "", interval=interval, promql_expr_test=tests)
 
 
-# The golden fleet's A100 node at this moment, as kube-state-metrics and dcgm-exporter tell it.
+# The current series of the golden fleet's A100 node from kube-state-metrics and dcgm-exporter.
 CLUSTER = """\
 kube_node_labels{node="a100-1",label_node_kubernetes_io_instance_type="p4d",label_topology_kubernetes_io_region="us-east-1",label_karpenter_sh_capacity_type="on-demand"} 1
 kube_node_status_capacity{node="a100-1",resource="nvidia_com_gpu"} 8
@@ -313,8 +315,8 @@ def exported(*words: str) -> str:
     return call("export", *words, "--store", "store.duckdb")[0]
 
 
-def asked(url: str, expression: str) -> Any:
-    """What an expression of the dashboard gives."""
+def queried(url: str, expression: str) -> Any:
+    """Return the result of an expression of the dashboard."""
     words = expression.replace("$cluster", ".*").replace("$namespace", ".*")
     answer = requests.get(f"{url}/api/v1/query", {"query": words}, timeout=10)
     answer.raise_for_status()
@@ -326,7 +328,7 @@ def expressions(config: Config) -> list[str]:
     return [target["expr"] for panel in panels for target in panel.get("targets", ())]
 
 
-def test_panels_of_the_dashboard_have_something_to_show(in_an_empty_folder: Path) -> None:
+def test_dashboard_panels_have_data(in_an_empty_folder: Path) -> None:
     require("prometheus", package="prometheus")
     folder = in_an_empty_folder
     sample(hours=48).write(folder / "store.duckdb")
@@ -357,14 +359,14 @@ def test_panels_of_the_dashboard_have_something_to_show(in_an_empty_folder: Path
             deadline = time.monotonic() + 60
             while True:
                 with suppress(OSError):  # it answers 503 at first
-                    if asked(url, "gpucost:cluster_cost:per_hour"):
+                    if queried(url, "gpucost:cluster_cost:per_hour"):
                         break
                 assert time.monotonic() < deadline, (folder / "log").read_text()
                 time.sleep(0.2)
-            empty = [expression for expression in expressions(Config()) if not asked(url, expression)]
-            # no queues, and of DCGM's metrics only the activity
+            empty = [expression for expression in expressions(Config()) if not queried(url, expression)]
+            # no queues, and only activity from DCGM
             assert all("kueue_" in one or "DCGM_FI_DEV_FB_USED" in one or "POWER" in one for one in empty), (
                 empty
             )
-            # it understands those of any words, or answers HTTP 400
-            assert len([asked(url, expression) for expression in expressions(HOSTILE)]) > 20
+            # it accepts rules with any names, or answers HTTP 400
+            assert len([queried(url, expression) for expression in expressions(HOSTILE)]) > 20

@@ -1,6 +1,6 @@
-"""Families of metrics through a real Prometheus: a time without GPU pods is collected, a family that stops is a gap.
+"""Metric families in a real Prometheus: time without GPU pods is collected, a family that stops is a gap.
 
-Each fleet is a cluster of one server. kube-state-metrics is scraped all the time, and a DaemonSet's pod runs on a CPU node.
+Each fleet is a cluster of one server. kube-state-metrics is always scraped, and a DaemonSet's pod runs on a CPU node.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.text_tables import text_rows, words
 
 HOURS = 48
 SHARD = {"instance": "10.4.0.2:8080"}
-#: Families that are collected, that a dead shard takes along, that stop (also while no GPU pod runs, or for one namespace).
+#: Cases: collected families, families lost with a dead shard, families that stop (also without GPU pods, or for one namespace).
 QUICK = ("small-shard", "dead-shard-of-two", "pods-dropped", "all-of-pods-lost", "another-namespace-alone")
-#: By name: series, the gaps that they have, and the GPU-hours that pods are known to have held.
+#: By name: series, their gaps, and the known GPU-hours of pods.
 Case = tuple[list[Series], list[tuple[float, float, list[str]]], float]
 
 
 def scraped(pods: list[dict[str, Any]], nodes: list[dict[str, Any]] | None = None) -> list[Series]:
-    """Return the series of pods on n0, beside a CPU node with a DaemonSet's pod."""
+    """Return the series of pods on n0, with a CPU node and a DaemonSet's pod."""
     owner = ["DaemonSet", "proxy"]
     proxy = pod("proxy", "cpu", [], 0, HOURS, "kube-system", keep_until=at(HOURS), cpu=0.1, owner=owner)
     nodes = [*(nodes or [node("n0", "g5.xlarge", 0, HOURS)]), node("cpu", "g5.xlarge", 0, HOURS, gpus=[])]
@@ -41,12 +41,12 @@ def scraped(pods: list[dict[str, Any]], nodes: list[dict[str, Any]] | None = Non
 
 
 def notebook(*spans: tuple[float, float]) -> list[dict[str, Any]]:
-    """A notebook that comes back under its name."""
+    """Return a notebook that returns under its name."""
     return [pod("jupyter", "n0", [0], start, end, keep_until=at(end)) for start, end in spans]
 
 
-#: Name, what is scraped, which metrics of which objects are dropped in which hours, the gaps, and the GPU-hours that pods held.
-#: What is dropped is dropped by the server, while kube-state-metrics is scraped all the time.
+#: Name, series, dropped metrics of which objects in which hours, the gaps, and the GPU-hours of pods. The server drops the
+#: samples, while kube-state-metrics is always scraped.
 TABLE = """
 small-shard                  | shard     |                                |                        |       |                                 | 4
 dead-shard                   | shard     | kube_pod_.*                    |                        | 5 99  | 5 48 nodes phases pods requests | 2
@@ -65,9 +65,9 @@ another-namespace-alone      | working   | kube_pod_.*                    | name
 
 
 def cases() -> dict[str, Case]:
-    """All cases."""
+    """Return all cases."""
     other = pod("serve", "n0", [0], 10, HOURS, "serve", keep_until=at(HOURS))
-    # one shard tells of a notebook and of a DaemonSet's pod, and dies; another tells of a pod that goes on
+    # one shard reports a notebook and a DaemonSet's pod, then dies; another reports a pod that continues
     goes_on = pod("serve", "n1", [0], 0, HOURS, "serve", keep_until=at(HOURS))
     nodes = [node(name, "g5.xlarge", 0, HOURS) for name in ("n0", "n1")]
     both = scraped([goes_on, *notebook((3, 7))], nodes)
@@ -85,8 +85,8 @@ def cases() -> dict[str, Case]:
     for name, base, metrics, where, hours, gaps, held in text_rows(TABLE):
         start, end = map(float, hours.split() or (0, 0))
         series = drop(bases[base], metrics, words(where), (start, end))
-        told = [gap.split() for gap in gaps.split(",") if gap]
-        found[name] = (series, [(float(since), float(to), names) for since, to, *names in told], float(held))
+        spans = [gap.split() for gap in gaps.split(",") if gap]
+        found[name] = (series, [(float(since), float(to), names) for since, to, *names in spans], float(held))
     return found
 
 
@@ -95,7 +95,7 @@ CASES = cases()
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], tuple[Store, CollectResult]]:
-    """Collect the quick cases, or all the others, from one server, each as a cluster of its own, and attribute them."""
+    """Collect the quick cases, or all others, from one server, each as a cluster, and attribute them."""
 
     def collect(quick: bool) -> tuple[Store, CollectResult]:
         require_prometheus()
@@ -121,7 +121,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], tupl
 def test_family_is_collected_while_the_server_has_samples_of_any_object(
     name: str, collected: Callable[[bool], tuple[Store, CollectResult]]
 ) -> None:
-    """The gaps of a case and its GPU-hours are right, and `collect` names the same gaps, as no others."""
+    """The gaps and GPU-hours of a case are right, and `collect` names exactly these gaps."""
     store, result = collected(name in QUICK)
     _, gaps, hours = CASES[name]
     with store.read() as con:
@@ -132,7 +132,7 @@ def test_family_is_collected_while_the_server_has_samples_of_any_object(
         ).fetchall()
         held = "SELECT sum(allocated_gpu_ms) FROM cost_hourly JOIN nodes USING (node_id) WHERE cluster = $1"
         ((held_ms,),) = con.execute(held, [name]).fetchall()
-    # other objects are asked for every two minutes
+    # other objects are queried every two minutes
     assert [row[2:] for row in rows] == [(families, "not_collected") for *_, families in gaps], rows
     found = [(ms / 1000 - at(0)) / 3600 for start, end, *_ in rows for ms in (start, end)]
     assert found == pytest.approx([hour for start, end, _ in gaps for hour in (start, end)], abs=0.035)

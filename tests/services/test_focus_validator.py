@@ -18,7 +18,7 @@ from tests.unit.test_focus import TOLD
 from tests.unit.test_price_bill_fleets import FORMATS, Billed, machines, rate
 
 PROGRAM = os.environ.get("GPUCOST_FOCUS_VALIDATOR")
-# A folder with the model of 1.3, which is not part of the program; without it, files of 1.3 are held against the rules of 1.2.
+# A folder with the model of 1.3, which the program lacks; without it, files of 1.3 are checked by the rules of 1.2.
 MODELS = os.environ.get("GPUCOST_FOCUS_MODELS")
 DOCS = Path(__file__).parents[2] / "docs" / "focus.md"
 
@@ -37,15 +37,15 @@ COVERED = """
 
 
 @pytest.mark.ci
-def test_every_rule_passes_but_those_that_the_docs_name(tmp_path: Path) -> None:
-    """All that the docs name does fail somewhere: in a bill that tells no more than it must, or in one that tells everything."""
+def test_every_rule_passes_except_documented_ones(tmp_path: Path) -> None:
+    """Each documented rule fails in a minimal or a complete bill."""
     bare = ", ".join(f"{column} = NULL" for column in re.findall(r"(\w+) =", TOLD))
     failed = set()
     for name, update, skipped in (("bare", bare, "n2"), ("full", f"{TOLD}, {COVERED}", None)):
         (tmp_path / name).mkdir()
         fleet = Billed(tmp_path / name, machines("p4de.24xlarge"))
-        told = [charge for charge in charges(fleet.fleet, rate, 600) if charge.node["name"] != skipped]
-        fleet.bill(bill_files.aws_cur(told), "cur.csv", "aws")
+        charged = [charge for charge in charges(fleet.fleet, rate, 600) if charge.node["name"] != skipped]
+        fleet.bill(bill_files.aws_cur(charged), "cur.csv", "aws")
         with fleet.store.write() as con:
             change_bill_rows(con, f"UPDATE bill_rows SET {update}")  # noqa: S608
         failed |= failures(fleet, "1.2")
@@ -53,36 +53,36 @@ def test_every_rule_passes_but_those_that_the_docs_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_no_export_fails_others(name: str, tmp_path: Path) -> None:
+def test_no_export_fails_other_rules(name: str, tmp_path: Path) -> None:
     kind, file, provider, write = FORMATS[name]
     fleet = Billed(tmp_path, machines(kind))
-    told = list(charges(fleet.fleet, rate, 600))
-    fleet.bill(write(by_day(told) if name == "azure" else told), file, provider)
+    charged = list(charges(fleet.fleet, rate, 600))
+    fleet.bill(write(by_day(charged) if name == "azure" else charged), file, provider)
     for version in ("1.2", "1.3"):
         assert failures(fleet, version) <= documented(), version
 
 
 def documented() -> set[str]:
-    """The rules that docs/focus.md says do not pass, as FOCUS 1.2 names them."""
+    """Return the rules that fail according to docs/focus.md, by the names of FOCUS 1.2."""
     section = DOCS.read_text().split("## Checked by the FOCUS validator")[1]
     return set(re.findall(r"`(\w+-[A-Z]-\d{3}-[A-Z])`", section))
 
 
 def failures(fleet: Billed, version: str) -> set[str]:
-    """The rules that a file of this version fails, by the names of 1.2; without those that fail because rules below them do."""
+    """Return the failed rules of a file of this version by the names of 1.2, except failures due to child rules."""
     path = fleet.folder / "focus.parquet"
     focus.focus_file(fleet.config, fleet.store, MONTH, version, "parquet", path)
     command = [str(PROGRAM), "--block-download", "--applicability-criteria", "ALL", "--data-file", str(path)]
     if version == "1.3" and MODELS is not None:
         command += ["--validate-version", version, "--rule-set-path", MODELS]
-    # it looks for its rules beside itself, and ends with 0 whatever it finds
+    # it looks for rules in its own folder, and always exits with 0
     folder = next(Path(str(PROGRAM)).resolve().parents[1].glob("lib/python3*/site-packages"))
     output = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300).stdout
     totals = re.search(r"Total: (\d+) \| Pass: (\d+) \| Fail: (\d+)", output)
     assert totals, output[-2000:]
     assert int(totals[2]) > 290
     own = r"(?m)^❌ (?:CAU-)?(\S+): FAIL(?!.*(?:failed child rules|model_rule_reference))"
-    # 1.3 adds this column, which is not written
+    # 1.3 adds this column, which gpucost does not write
     return {
         name
         for name in re.findall(own, output)

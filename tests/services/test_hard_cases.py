@@ -1,4 +1,4 @@
-"""What metrics say when a fleet changes under them, or when those who export them err: each a scenario with its true figures."""
+"""Metrics of changing fleets and faulty exporters: scenarios with true figures."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def scenes(
 
 
 @scene()
-def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name() -> Scene:
-    """The first node w ended at 02:00, its pod stayed listed; collected is from 03:00 on, when the second w was an hour old."""
+def test_pod_of_an_earlier_node_is_not_on_the_next_node_of_that_name() -> Scene:
+    """The first node w ended at 02:00, and its pod stayed listed; data begins at 03:00, when the second w was an hour old."""
     nodes = ["w | g6.12xlarge | 0 | 2", "w | g6.12xlarge | 2 | 5"]
     orphan = pod("orphan", "w", [0, 1], 0.5, 2, uid="orphan", keep_until=at(4.5))
     pods = [orphan, *held("b | w | 2 | 2.5 | 5")]
@@ -52,8 +52,8 @@ def test_a_pod_of_a_node_that_was_never_seen_is_not_on_the_next_one_of_its_name(
 
 
 @scene()
-def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
-    """Four replicas from 02:00 on: 00:30-01:30 was a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
+def test_slots_begin_within_a_nodes_lifetime() -> Scene:
+    """Four replicas from 02:00 on: 00:30-01:30 is a whole GPU, 1 GPU-hour; 03:00-05:00 is a slot, 2 h / 4."""
     pods = held("""
         a | w | 0 | 0.5 | 1.5
         b | w | 0 | 3   | 5""")
@@ -67,7 +67,7 @@ def test_slots_begin_in_the_middle_of_a_nodes_life() -> Scene:
 
 
 @scene()
-def test_mig_is_switched_off() -> Scene:
+def test_gpus_are_whole_after_mig_is_switched_off() -> Scene:
     """Plain GPUs are 1g slices until 02:00, then whole: 1.75 h x 1/7 = 1/4 GPU-hour before, 2 h x 1 after."""
     kind = "Standard_NC24ads_A100_v4"
     pods = [pod("a", "w", [(0, 7)], 0, 1.75, uid="a"), pod("b", "w", [0], 3, 5, uid="b")]
@@ -81,7 +81,7 @@ def test_mig_is_switched_off() -> Scene:
 
 
 def of_one_name(gap: float, first: str = "w", keep: float = 2) -> tuple[list[Any], dict[str, Any]]:
-    """Two pods of one name and how busy they are: 00:00-02:00 on GPU 0, and from `gap` hours later on GPU 1 of w."""
+    """Return two pods of one name with their activity: 00:00-02:00 on GPU 0, and from `gap` hours later on GPU 1 of w."""
     pods = [
         pod("db-0", first, [0], 0, 2, uid="first", keep_until=at(keep)),
         pod("db-0", "w", [1], 2 + gap, 5, uid="second"),
@@ -90,8 +90,8 @@ def of_one_name(gap: float, first: str = "w", keep: float = 2) -> tuple[list[Any
 
 
 @scene()
-def test_an_exporter_still_names_the_last_pod_of_that_name() -> Scene:
-    """A second pod of one name runs 02:00:05-05:00 on GPU 1; one sample still puts the name on GPU 0: it was active all 3 h."""
+def test_stale_exporter_label_of_the_previous_pod_has_no_effect() -> Scene:
+    """A second pod of one name runs 02:00:05-05:00 on GPU 1; one sample still has the name on GPU 0. It was active for 3 h."""
     described = on_w(*of_one_name(5 / 3600), offset=10)
     stale = {"namespace": "train", "pod": "db-0", "container": "worker"}
     series = relabel(lean(described), "DCGM_.*", stale, {"UUID": "GPU-w-0"}, (2, 2.01))
@@ -99,8 +99,8 @@ def test_an_exporter_still_names_the_last_pod_of_that_name() -> Scene:
 
 
 @scene()
-def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
-    """GPU 2 of 4 gets another UUID at 02:00; who holds all four needs no label: 8 GPU-hours, then 4 x 2.75 h, all active."""
+def test_replaced_gpu_without_pod_labels() -> Scene:
+    """GPU 2 of 4 gets another UUID at 02:00; pods with all four need no label: 8 GPU-hours, then 4 x 2.75 h, all active."""
     everything = list(range(4))
     pods = held("""
         a | w | 0 1 2 3 | 0    | 2
@@ -108,13 +108,13 @@ def test_a_gpu_is_replaced_where_the_exporter_names_no_pods() -> Scene:
     described = on_w(pods, busy("w", everything, 0, HOURS))
     series = relabel(lean(described), "DCGM_.*", NO_POD)
     series = relabel(series, "DCGM_.*", {"UUID": "GPU-w-new"}, {"UUID": "GPU-w-2"}, (2, HOURS))
-    # a GPU that stands in for another at that very scrape is seen one scrape late, or the old one early
+    # the replacement may appear one scrape late, or the old GPU disappear one early
     (yield described, series).shows("a allocated 8 active 8\nb allocated 11 active 11", within=0.07)
 
 
 @scene()
-def test_claims_of_two_pods_of_one_name() -> Scene:
-    """One after the other, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own, 1 and 2 GPU-hours."""
+def test_claims_of_two_pods_of_one_name_are_separate() -> Scene:
+    """In sequence, on GPU 0 for 1 h and on GPU 1 for 2 h: each has its own claim, 1 and 2 GPU-hours."""
     pods = [pod("a", "w", [0], 0, 1, uid="first"), pod("a", "w", [1], 2, 4, uid="second")]
     described = on_w(pods, "w | 0 1 | 0 | 5", "a2-highgpu-2g")
     series = drop(lean(described), "kube_pod_container_resource_requests.*")
@@ -123,7 +123,7 @@ def test_claims_of_two_pods_of_one_name() -> Scene:
         second allocated 2 active 2""")
 
 
-#: A GPU is held all the time in a namespace of team x; two are, in namespaces of teams x and y; and one, by two exporters.
+#: One GPU always held in a namespace of team x; two in namespaces of teams x and y; one with two exporters.
 FLEETS = {
     "x": of_team("x"),
     "x and y": on_w(
@@ -133,11 +133,11 @@ FLEETS = {
     ),
     "twice": of_team("x", ksm_replicas=2),
 }
-# Case, fleet, changed labels (without any, all are lost), of which namespaces or exporters, from hour, to hour; and GPU-hours.
-# 0: y pays the hour that begins within its ten minutes. 1: of the hours that begin while labels are lost the first label after
-# decides. 2-6: no labels for hours, or for good, also as another target; or nothing of namespaces. 7, 8: one namespace loses its
-# label, also while labels are lost. 9, 10: the only one loses it, and the name that all have, or had none. 11: one exporter of
-# two leaves the team's label out.
+# Case, fleet, changed labels (none: all are lost), their namespaces or exporters, from hour, to hour, GPU-hours.
+# 0: y pays the hour that begins within its ten minutes. 1: the first label afterwards decides hours that begin while labels are
+# lost. 2-6: no labels for hours or for good, also as another target; or no series of namespaces. 7, 8: one namespace loses its
+# label, also while labels are lost. 9, 10: the only namespace loses it, with or without the label of names. 11: one of two
+# exporters omits the team's label.
 CHANGED = """
 0  | x       | label_team=y                                        |                         | 1.9 | 2.1 | x 4 y 1
 1  | x       | label_team=y                                        |                         | 2.5 | 5   |
@@ -159,8 +159,8 @@ CHANGED = """
 
 
 @scene(*((list(rows),) for _, rows in groupby(text_rows(CHANGED), itemgetter(0))))
-def test_labels_of_namespaces_that_change_or_are_lost(rows: list[tuple[str, ...]]) -> Scene:
-    """Labels apply as of each hour; those that all namespaces lose at once hold, one that is removed is gone."""
+def test_changed_and_lost_namespace_labels(rows: list[tuple[str, ...]]) -> Scene:
+    """Labels apply as of each hour; labels that all namespaces lose at once stay valid, a single removed label does not."""
     described = FLEETS[rows[0][1]]
     series = lean(described)
     for *_, labels, where, start, end, _ in rows:
@@ -177,8 +177,8 @@ def test_labels_of_namespaces_that_change_or_are_lost(rows: list[tuple[str, ...]
 
 
 @scene()
-def test_four_of_five_samples_make_no_sense() -> Scene:
-    """One minute of five is told: a fifth of five hours is active, the rest unmeasured, though valid samples lie 5 min apart."""
+def test_implausible_samples_are_unmeasured() -> Scene:
+    """One minute in five is valid: a fifth of five hours is active, the rest unmeasured, despite valid samples every 5 min."""
     nonsense = [[at(0) + 300 * k + 60, at(0) + 300 * k + 300, 2147483632] for k in range(12 * HOURS)]
     util = "w | 0 | 0 | 5"
     described = on_w(held("a | w | 0 | 0 | 5"), util, "p4de.24xlarge", invalid={"GPU-w-0": nonsense})
@@ -186,8 +186,8 @@ def test_four_of_five_samples_make_no_sense() -> Scene:
 
 
 @scene()
-def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
-    """The slots of 02:00-04:00 are quarters, as the first labels say that tell of GPUs: 2 pods x 2 h / 4."""
+def test_pods_bound_before_their_nodes_labels_are_scraped() -> Scene:
+    """The slots of 02:00-04:00 are quarters by the first labels that describe GPUs: 2 pods x 2 h / 4."""
     pods = held("""
         a | w | 0 | 2 | 4
         b | w | 0 | 2 | 4""")
@@ -199,8 +199,8 @@ def test_pods_are_bound_before_their_nodes_labels_are_scraped() -> Scene:
 
 
 @scene()
-def test_a_node_loses_all_its_labels_for_good() -> Scene:
-    """From 02:00 on kube_node_labels is not exported: the node stays what it was, a slot bound later is a quarter still."""
+def test_node_keeps_facts_after_losing_all_labels() -> Scene:
+    """From 02:00 on, kube_node_labels is not exported: the node keeps its facts, and a slot bound later is still a quarter."""
     nodes = [node("w", "g5.xlarge", 0, HOURS, "spot", replicas=4)]
     described = fleet(HOURS, nodes, held("a | w | 0 | 3 | 5"), "w | 0 | 0 | 5")
     series = drop(lean(described), "kube_node_labels", hours=(2, HOURS))
@@ -208,8 +208,8 @@ def test_a_node_loses_all_its_labels_for_good() -> Scene:
 
 
 @scene(*((metrics, hours) for metrics in (PODS, REQUESTS) for hours in (ALL_HOURS, (1, HOURS), (1, 3))))
-def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
-    """Two pods of one name and node, three minutes apart, are two all the same, each once: 2 + 2.95 GPU-hours."""
+def test_pods_without_uid_are_distinct(metrics: str, hours: tuple[float, float]) -> Scene:
+    """Two pods of one name and node, three minutes apart, still count as two, each once: 2 + 2.95 GPU-hours."""
     described = on_w(*of_one_name(0.05))
     answers = yield described, relabel(lean(described), metrics, {"uid": None}, hours=hours)
     assert answers.held() == pytest.approx([2, 2.95], abs=0.035)
@@ -219,8 +219,8 @@ def test_uid_is_dropped(metrics: str, hours: tuple[float, float]) -> Scene:
 
 
 @scene((0.1, [4.9]), (0.5, [2, 2.5]))
-def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) -> Scene:
-    """Of one name on one node, ten minutes of silence part two pods."""
+def test_pods_without_uid_and_start_are_split_at_a_gap(gap: float, expected: list[float]) -> Scene:
+    """Ten minutes without samples separate two pods of one name on one node."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(2)), pod("a", "w", [0], 2 + gap, 5, uid="b")]
     described = on_w(pods, "w | 0 | 0 | 5")
     answers = yield described, relabel(drop(lean(described), TIMES), PODS, {"uid": None})
@@ -228,8 +228,8 @@ def test_neither_uid_nor_start_is_exported(gap: float, expected: list[float]) ->
 
 
 @scene()
-def test_a_name_without_uid_moves_to_another_node() -> Scene:
-    """Without uid and start another node is another pod: 2 GPU-hours on v, 2.95 on w."""
+def test_pod_without_uid_on_another_node_is_another_pod() -> Scene:
+    """Without uid and start, another node means another pod: 2 GPU-hours on v, 2.95 on w."""
     nodes = [f"{name} | g6.12xlarge | 0 | 5" for name in ("v", "w")]
     described = fleet(HOURS, nodes, *of_one_name(0.05, "v"))
     series = relabel(drop(lean(described), TIMES), PODS, {"uid": None})
@@ -237,8 +237,8 @@ def test_a_name_without_uid_moves_to_another_node() -> Scene:
 
 
 @scene()
-def test_the_scrape_interval_changes_in_the_middle_of_an_hour() -> Scene:
-    """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured; a silence of 30 min is not."""
+def test_scrape_interval_changes_within_an_hour() -> Scene:
+    """Every 15 s until 02:30, then every minute: 4 h, 2 of them idle, all measured except a gap of 30 min."""
     silent = [["w", at(3), at(3.5)]]
     described = on_w(held("a | w | 0 | 0 | 4"), "w | 0 | 2 | 4", scrape=15, silent=silent)
     (yield described, thin(lean(described), 60, (2.5, HOURS))).shows("a active 1.5 idle 2 unmeasured 0.5")
@@ -258,8 +258,8 @@ label_nvidia_com_gpu_product
 
 
 @scene(*text_rows(LABELS_OF_NUMBERS))
-def test_labels_that_tell_no_number_are_as_if_they_were_not_there(label: str) -> Scene:
-    """One GPU of four for five hours, whatever one label says in turn: 5 GPU-hours, 5 x $1.20."""
+def test_labels_without_a_number_are_ignored(label: str) -> Scene:
+    """One GPU of four for five hours, with each label invalid in turn: 5 GPU-hours, 5 x $1.20."""
     nodes = [node(f"w{i}", "g6.12xlarge", 0, HOURS) for i in range(len(ABSURD))]
     pods = held("\n".join(f"p{i} | w{i} | 0 | 0 | 5" for i in range(len(ABSURD))))
     described = fleet(HOURS, nodes, pods, {})
@@ -277,7 +277,7 @@ MOMENTS = """
 
 
 @scene(*((metric, value) for value in (1e300, 4e9) for metric in MOMENTS.split()))
-def test_values_that_cannot_be_are_as_if_they_were_not_there(metric: str, value: float) -> Scene:
+def test_implausible_values_are_ignored(metric: str, value: float) -> Scene:
     described = on_w(held("a | w | 0 | 1 | 3"), {})
     answers = yield described, revalue(lean(described), metric, value)
     answers.shows("a allocated 2\ntotal capacity 20", within=0.1)
@@ -291,8 +291,8 @@ TOO_MANY = "up to {} USD between 2026-03-10T0{}:00Z and "
     ("kube_pod_(status_phase|completion_time)", [TOO_MANY.format("8.0 GPU-hours and 9.60", 0)]),
     ("kube_pod_completion_time", []),
 )
-def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
-    """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are too many, up to 8 may be."""
+def test_missing_phases_are_warned_about(metrics: str, expected: list[str]) -> Scene:
+    """Pod a ended at 02:00 and is listed until 04:00, pod b runs from 01:00 on: 2 GPU-hours are surplus, up to 8 may be."""
     pods = [pod("a", "w", [0], 0, 2, uid="a", keep_until=at(4)), *held("b | w | 1 | 1 | 5")]
     described = on_w(pods, "w | 0 1 | 0 | 5")
     answers = yield described, drop(lean(described), metrics)
@@ -312,18 +312,16 @@ def test_phases_are_not_scraped(metrics: str, expected: list[str]) -> Scene:
     (REQUESTS, ALL_HOURS, "no pod has ever requested a GPU"),
     ("kube_.*", ALL_HOURS, "has no samples of kube-state-metrics"),
 )
-def test_what_is_not_exported_is_a_stored_warning(
-    metric: str, hours: tuple[float, float], expected: str
-) -> Scene:
-    """As `collect` says it, for the time that it concerns."""
+def test_missing_metrics_are_stored_warnings(metric: str, hours: tuple[float, float], expected: str) -> Scene:
+    """The text equals the warning of `collect`, for the affected time."""
     described = on_w(held("a | w | 0 | 0 | 5"), "w | 0 | 0 | 5")
     answers = yield described, drop(scrape(described), metric, hours=hours)
     messages = answers.query("SELECT message FROM warnings WHERE cluster = $cluster")
     assert len([message for (message,) in messages if expected in message]) == 1
 
 
-def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Path) -> None:
-    """The label is y from 02:10 on, so y pays from 03:00 on, whether or not somebody asks for 02:15-04:00 before."""
+def test_report_of_an_odd_period_does_not_change_other_reports(tmp_path: Path) -> None:
+    """The label is y from 02:10 on, so y pays from 03:00 on, also after a report of 02:15-04:00."""
     described, later = of_team("x"), (2 + 1 / 6, HOURS)
     series = relabel(lean(described), "kube_namespace_labels", {"label_team": "y"}, hours=later)
     config, store = own_store(tmp_path, described, series)
@@ -335,7 +333,7 @@ def test_a_report_of_an_odd_period_leaves_other_reports_as_they_are(tmp_path: Pa
 
 @pytest.mark.slow
 def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
-    """In a store of its own: of invalid samples it is known which server they are of, but not which cluster."""
+    """In its own store: invalid samples are known by server, not by cluster."""
     described = on_w(held("a | w | 0 | 0 | 5"), "w | 0 | 0 | 5")
     config, store = own_store(tmp_path, described, drop(scrape(described), "DCGM_.*"))
     pipeline.attribute(config, store)
@@ -345,10 +343,10 @@ def test_missing_activity_is_a_stored_warning(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(120, 60), (60, 120)])
-def test_scraping_otherwise_from_the_third_day_on_leaves_the_first_as_it_was(
+def test_changed_scraping_on_the_third_day_does_not_change_the_first(
     tmp_path: Path, before: int, after: int
 ) -> None:
-    """Rows and fingerprint of the first day stay as they are, with a gap, a node and a pod that end in it."""
+    """Rows and fingerprint of the first day stay unchanged, with a gap, a node and a pod that end in it."""
     pods = [
         pod("a", "w", [0], 0.5, 20.01, uid="a", keep_until=at(20.01)),
         *held("b | w | 1 | 3.3 | 70"),

@@ -1,4 +1,4 @@
-"""The HTML report in a real Chromium: nothing executes, nothing is loaded, tables sort, text fits a desk, a phone and paper."""
+"""The HTML report in a real Chromium: no script or request escapes, tables sort, text fits desktop, phone and paper."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.programs import require
 pytestmark = pytest.mark.services
 
 _WIDTHS = (1280, 768, 390, 320)
-# Texts that are wider than what they stand in, but for those that scroll or are cut with an ellipsis on purpose.
+# Texts wider than their container, except texts that scroll or have an ellipsis on purpose.
 _OVERFLOWING = """
 [...document.querySelectorAll("h1, h2, h3, p, dt, dd, li, th, td, a, figcaption")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline")
   .map((one) => one.textContent.trim().slice(0, 40))
 """
-# Marks of charts that stick out of the page; tables may scroll.
+# Chart marks outside of the page; tables may scroll.
 _OUTSIDE = """
 [...document.querySelectorAll("svg *, figure, .cards > div")]
   .filter((one) => !one.closest(".wide"))
@@ -79,7 +79,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The index of a bundle of 200 teams, some with hostile names."""
+    """Return the index of a bundle of 200 teams, some with hostile names."""
     folder = tmp_path_factory.mktemp("index")
     words = ["chargeback", "--month", "2026-10", "--out", str(folder), "--store", str(hostile_store(folder))]
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +91,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("width", _WIDTHS)
 @pytest.mark.parametrize("which", ["page", "hostile", "index"])
-def test_text_fits_and_nothing_runs(
+def test_text_fits_and_no_script_runs(
     browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool
 ) -> None:
     browser.view(width, dark=dark)
@@ -127,7 +127,7 @@ def test_tables_sort_by_click_and_sums_stay(browser: Browser, page: Path) -> Non
     assert sorted_by(cost, costs) == sorted(falling)
     names = sorted_by(0, name)
     assert names == sorted(names) and browser.value(order) is None
-    # vision was not measured: unknown is last either way
+    # vision is unmeasured: unknown sorts last in both directions
     assert [sorted_by(efficiency, name)[-1] for _ in range(2)] == ["vision", "vision"]
     assert browser.value(sums) == before
     assert browser.messages == []
@@ -138,7 +138,7 @@ _FOUND = 'document.querySelector("#search output").textContent'
 
 
 def opened(browser: Browser, page: Path) -> None:
-    """The page on a desk."""
+    """Open the page at desktop width."""
     browser.view(1280)
     browser.open(page)
 
@@ -149,7 +149,7 @@ def _type(browser: Browser, of: str, value: str) -> None:
         field.dispatchEvent(new Event('input', {{bubbles: true}}))""")
 
 
-def test_workloads_are_searched_and_what_is_found_adds_up(browser: Browser, hostile: Path) -> None:
+def test_searched_workloads_add_up(browser: Browser, hostile: Path) -> None:
     opened(browser, hostile)
     names = '[...document.querySelectorAll("#every-workload thead th")].map((one) => one.textContent)'
     columns = {name: at for at, name in enumerate(browser.value(names))}
@@ -193,8 +193,8 @@ def test_all_charts_are_drawn(browser: Browser, page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_prints_all_rows_on_white(browser: Browser, hostile: Path) -> None:
-    """On a screen a long table shows ten, and all when asked."""
+def test_print_shows_all_rows_on_white(browser: Browser, hostile: Path) -> None:
+    """On a screen, a long table shows ten rows, and all on demand."""
     opened(browser, hostile)
     rows = browser.value('document.querySelectorAll("#every-workload tbody:not(.sum) tr").length')
     assert browser.value(f"{_SHOWN}.length") == 10 < rows

@@ -1,4 +1,4 @@
-"""A lake in real object stores' servers: moto's S3, also as Cloud Storage's XML API, Azurite."""
+"""A lake in object store servers: moto's S3, also as Cloud Storage's XML API, and Azurite."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.lakes import attribute, differences, export, opened, stored
 from tests.services.test_bill_buckets import ACCOUNT, KEY, azurite, buckets, gcs, moto  # noqa: F401 - fixtures
 from tests.unit.command import call
 
-#: A cluster's name that no folder can be called as it stands, and what Hive calls a partition of none.
+#: A cluster name that must be encoded for a folder, and Hive's name of a null partition.
 ODD, HIVE = "a b/ü%=x", "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass
 class Place:
-    """An object store: `url` is an address in it that holds nothing yet, `gone` one in a bucket that is not there."""
+    """An object store: `url` is an empty address in it, `gone` an address in a missing bucket."""
 
     url: str
     gone: str
@@ -36,13 +36,13 @@ class Place:
     bucket: Any
 
     def set(self, config: Config) -> Config:
-        """The configuration that names the server."""
+        """Return the configuration with the server."""
         return config.model_copy(update=self.settings)
 
 
 @pytest.fixture(params=["s3", "gs", "abfss"])
 def place(request: pytest.FixtureRequest, aws_login: None, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A new bucket; nobody is logged in but there."""
+    """Make a new bucket, with the only login."""
     name = f"lake-{time.time_ns()}"
     server = request.getfixturevalue({"s3": "moto", "gs": "gcs", "abfss": "azurite"}[request.param])
     if request.param == "abfss":
@@ -62,7 +62,7 @@ def place(request: pytest.FixtureRequest, aws_login: None, monkeypatch: pytest.M
 
 
 def put(place: Place, key: str, content: bytes) -> None:
-    """An object that gpucost did not write."""
+    """Add an object that gpucost did not write."""
     if place.url.startswith("abfss"):
         place.bucket.upload_blob(key, content, overwrite=True)
     else:
@@ -70,7 +70,7 @@ def put(place: Place, key: str, content: bytes) -> None:
 
 
 @pytest.mark.ci
-def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
+def test_lake_is_exported_attributed_and_read(place: Place, tmp_path: Path) -> None:
     config, store = stored(tmp_path / "one", cluster=ODD)
     config = place.set(config)
     other_config, other = stored(tmp_path / "two", "node-name-reused", cluster=HIVE, source="other")
@@ -84,7 +84,7 @@ def test_export_attribute_and_read(place: Place, tmp_path: Path) -> None:
     with opened(config, place.url) as seen:
         assert set(seen.query("SELECT DISTINCT cluster FROM nodes")[1]) == {(ODD,), (HIVE,)}
         assert samples(seen) == samples(store) + samples(other)
-    # without the manifest of one, the figures are those of the other's store
+    # without the manifest of one store, the figures equal the other store's
     lake.files.delete([lake.manifests_of(HIVE)[0].place])
     assert attribute(config, place.url).days == 0
     assert attribute(config, place.url).done["attribute"] == 0
@@ -98,7 +98,7 @@ def samples(store: Store) -> int:
 
 
 @pytest.mark.ci
-def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Place, tmp_path: Path) -> None:
+def test_many_files_folder_markers_and_neighbors_are_handled(place: Place, tmp_path: Path) -> None:
     count = 1_005 if place.url.startswith("s3") else 12
     files = open_files(place.url, place.set(Config(store=tmp_path / "none.duckdb")))
     assert files.names() == [] and files.read("none") is None
@@ -120,12 +120,12 @@ def test_more_files_than_a_page_lists_markers_of_folders_and_neighbors(place: Pl
 
 
 @pytest.mark.ci
-def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) -> None:
+def test_interrupted_upload_leaves_no_object(place: Place, tmp_path: Path) -> None:
     files = open_files(place.url, place.set(Config(store=tmp_path / "none.duckdb")))
     files.write("manifest.json", b"before")
 
     class Broken(BytesIO):
-        """A file whose disk fails half way."""
+        """A file whose disk fails half-way."""
 
         def read(self, size: int | None = -1) -> bytes:
             if self.tell() > 12 * 2**20:
@@ -139,7 +139,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(place: Place, tmp_path: Path) 
 
 
 @pytest.mark.ci
-def test_a_bucket_that_is_not_there_is_named(place: Place, tmp_path: Path) -> None:
+def test_missing_bucket_is_named(place: Place, tmp_path: Path) -> None:
     config, store = stored(tmp_path / "one")
     config = place.set(config)
     for wrong in (lambda: export(config, store, place.gone), lambda: attribute(config, place.gone)):
@@ -150,12 +150,10 @@ def test_a_bucket_that_is_not_there_is_named(place: Place, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["abfss"], indirect=True)
-def test_a_wrong_key_and_a_token_in_the_address_stay_secret(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_key_and_address_token_stay_secret(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong, signature = "d3Jvbmcga2V5", "sv=2021-08-06&sig=c2VjcmV0&se=2020-01-01"
     monkeypatch.setenv(CONNECTION, os.environ[CONNECTION].replace(KEY, wrong))
-    said = "".join(call("lake", "info", place.url, code=1))
-    assert "refused" in said and wrong not in said
+    output = "".join(call("lake", "info", place.url, code=1))
+    assert "refused" in output and wrong not in output
     for command in ("info", "attribute"):
         assert "c2VjcmV0" not in "".join(call("lake", command, f"{place.url}?{signature}", code=1))

@@ -1,8 +1,7 @@
-"""A lake attributed on a real Spark cluster has the figures of the store, row by row; whatever ends there in mid-run.
+"""A lake attributed on a real Spark cluster equals the store, row by row, even if processes end in mid-run.
 
-The cluster stands on loopback: a master and two workers as processes, and a driver that attributes lakes there. Spark is 0.5 GB
-to install, so it is no test dependency: GPUCOST_SPARK_PYTHON names the Python of an environment that has it, as
-.ci/install-programs makes one.
+The cluster runs on loopback: a master, two workers, and a driver that attributes lakes. Spark takes 0.5 GB, so it is not a
+test dependency: GPUCOST_SPARK_PYTHON names the Python of an environment with it, such as the one of .ci/install-programs.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ _OPTIONS = words("spark.executor.memory=600m spark.ui.enabled=false spark.driver
 
 
 def spark_python() -> str:
-    """A Python that has pyspark. Skips the test where there is none; fails it under CI=true."""
+    """Return a Python with pyspark. Skip the test without one; fail it under CI=true."""
     require("java", package="openjdk-17-jre-headless")
     return program("GPUCOST_SPARK_PYTHON", "spark-python")
 
 
 class SparkCluster:
-    """Master and workers, each in a session of its own with all that it starts; and a driver, once one is needed."""
+    """Master and workers, each in its own session with its children, and a driver at its first use."""
 
     def __init__(self, python: str, folder: Path) -> None:
         self.python, self.folder, self.options = python, folder, dict(_OPTIONS)
@@ -63,17 +62,17 @@ class SparkCluster:
             self.add_worker()
 
     def add_worker(self) -> None:
-        """Start a worker of one core."""
+        """Start a worker with one core."""
         work = self.folder / f"worker-{len(self._started)}"
         limits = "--host 127.0.0.1 --cores 1 --memory 800m"
         self.workers.append(self._deploy(f"worker.Worker spark://{self.master} {limits} --work-dir {work}"))
 
     def lose_worker(self) -> None:
-        """End a worker with all that it runs, as if its machine was gone."""
+        """End a worker and its children, as if its machine had failed."""
         kill_session(self.workers.pop(0))
 
     def ask(self, config: Config, url: Path, pairs: int = 1_200_000) -> None:
-        """Let the driver attribute a lake, `pairs` of (GPU, hour) a task."""
+        """Make the driver attribute a lake, with `pairs` of (GPU, hour) per task."""
         if self._driver is None or self._driver.poll() is not None:
             words = ("-m", "tests.services.spark_driver", f"spark://{self.master}", json.dumps(self.options))
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -82,7 +81,7 @@ class SparkCluster:
         print(json.dumps(question), file=self._driver.stdin, flush=True)
 
     def answer(self) -> dict[str, Any]:
-        """What came of it: what the run came to, or its `error` and `fix`."""
+        """Return the result of the run, or its `error` and `fix`."""
         assert self._driver is not None and self._driver.stdout is not None
         line = self._driver.stdout.readline()
         assert line, self.log()
@@ -90,21 +89,21 @@ class SparkCluster:
         return answer
 
     def attribute(self, config: Config, url: Path, pairs: int = 1_200_000) -> dict[str, Any]:
-        """Ask, and the answer."""
+        """Send a request and return the answer."""
         self.ask(config, url, pairs)
         return self.answer()
 
     def end_driver(self) -> None:
-        """End the driver as it is; the next task that is asked for starts another one."""
+        """Kill the driver; the next request starts another one."""
         if self._driver is not None:
             kill_session(self._driver)
 
     def log(self) -> str:
-        """The last that all of them said."""
+        """Return the last log lines of all processes."""
         return "\n".join(path.read_text()[-3000:] for path in self.folder.glob("*.log"))
 
     def stop(self) -> None:
-        """End everything."""
+        """End all processes."""
         for process in self._started:
             kill_session(process)
 
@@ -127,7 +126,7 @@ class SparkCluster:
 
 
 def kill_session(leader: subprocess.Popen[Any]) -> None:
-    """End a process and all of its session, at once."""
+    """Kill a process and its session."""
     while True:
         running = []
         for path in Path("/proc").glob("[0-9]*"):
@@ -143,7 +142,7 @@ def kill_session(leader: subprocess.Popen[Any]) -> None:
 
 @contextmanager
 def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
-    """A cluster, alive within the `with`; what it wrote is gone afterwards."""
+    """Yield a cluster; its files are removed afterwards."""
     cluster = SparkCluster(spark_python(), folder)
     try:
         yield cluster
@@ -158,13 +157,13 @@ SOME = replace(together()[0], cases=together()[0].cases[:10])
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master, two workers and a driver."""
+    """Yield a master, two workers and a driver."""
     with spark_cluster(tmp_path_factory.mktemp("spark")) as cluster:
         yield cluster
 
 
 def unlike_the_store(spark: SparkCluster, config: Config, store: Store, pairs: int = 1_200_000) -> list[str]:
-    """What differs between the store's own figures and those that Spark makes of its lake."""
+    """Return differences between the store's figures and Spark's figures of its lake."""
     pipeline.attribute(config, store)
     url = config.store.with_name("lake")
     export(config, store, url)
@@ -173,12 +172,12 @@ def unlike_the_store(spark: SparkCluster, config: Config, store: Store, pairs: i
 
 
 def unequal(config: Config, store: Store, url: Path) -> list[str]:
-    """What differs between the store's figures and the lake's."""
+    """Return differences between the store's figures and the lake's."""
     with opened(config, url) as other:
         return differences(store.path, other.path)
 
 
-# Each takes a run; those of one or two cases are attributed without Spark (tests/unit/test_lake.py).
+# Each group takes a run; groups of one or two cases are attributed without Spark (tests/unit/test_lake.py).
 GROUPS = sorted((one for one in together() if len(one.cases) > 2), key=lambda one: len(one.cases))
 
 
@@ -186,15 +185,13 @@ PARAMS = [pytest.param(GROUPS[0], marks=pytest.mark.ci), *GROUPS[1:]]
 
 
 @pytest.mark.parametrize("group", PARAMS, ids=range(len(GROUPS)))
-def test_figures_of_cases_are_those_of_the_store(
-    group: Together, spark: SparkCluster, tmp_path: Path
-) -> None:
+def test_figures_of_cases_match_the_store(group: Together, spark: SparkCluster, tmp_path: Path) -> None:
     config, store = stored_together(group, tmp_path)
     assert not unlike_the_store(spark, config, store, pairs=2_000)
 
 
 @pytest.mark.shared
-def test_figures_of_shared_cases_are_those_of_the_store(spark: SparkCluster, tmp_path: Path) -> None:
+def test_figures_of_shared_cases_match_the_store(spark: SparkCluster, tmp_path: Path) -> None:
     wrong = []
     for name in shared_cases() or ["none"]:
         case, folder = shared(f"replay/cases/{name}"), tmp_path / name
@@ -207,7 +204,7 @@ def test_figures_of_shared_cases_are_those_of_the_store(spark: SparkCluster, tmp
 
 
 class Interrupted:
-    """A lake of many small tasks."""
+    """Return a lake with many small tasks."""
 
     def __init__(self, spark: SparkCluster, folder: Path) -> None:
         self.spark, self.url = spark, folder / "lake"
@@ -216,7 +213,7 @@ class Interrupted:
         export(self.config, self.store, self.url)
 
     def run(self, meanwhile: Callable[[], None]) -> None:
-        """Let it be attributed, and do something once the first days of several clusters are there."""
+        """Attribute it, and do something once the first days of several clusters are written."""
         self.spark.ask(self.config, self.url, 24)
         deadline = time.monotonic() + 120
         while len(self.markers()) < 5:
@@ -225,12 +222,12 @@ class Interrupted:
         meanwhile()
 
     def markers(self) -> dict[str, str]:
-        """What says of days that they are there."""
+        """Return the markers of written days."""
         folder = self.url / "_gpucost/attributed/attribute"
         return {path.name: path.read_text() for path in folder.rglob("*.json")}
 
     def check(self) -> None:
-        """The figures are the store's, and every file is named by one marker."""
+        """Check that the figures equal the store's, and that one marker names every file."""
         assert not unequal(self.config, self.store, self.url)
 
 
@@ -239,7 +236,7 @@ def interrupted(spark: SparkCluster, tmp_path: Path) -> Interrupted:
     return Interrupted(spark, tmp_path)
 
 
-def test_a_worker_lost_in_mid_run(interrupted: Interrupted) -> None:
+def test_lost_worker_does_not_change_figures(interrupted: Interrupted) -> None:
     spark = interrupted.spark
     interrupted.run(spark.lose_worker)
     spark.add_worker()
@@ -247,7 +244,7 @@ def test_a_worker_lost_in_mid_run(interrupted: Interrupted) -> None:
     interrupted.check()
 
 
-def test_a_driver_killed_in_mid_run_and_started_again(interrupted: Interrupted) -> None:
+def test_killed_driver_can_be_started_again(interrupted: Interrupted) -> None:
     spark = interrupted.spark
     interrupted.run(spark.end_driver)
     time.sleep(3)  # workers notice
@@ -259,8 +256,8 @@ def test_a_driver_killed_in_mid_run_and_started_again(interrupted: Interrupted) 
     interrupted.check()
 
 
-def test_tasks_run_twice_at_once_count_once(interrupted: Interrupted) -> None:
-    """As where Spark starts a slow one again elsewhere, and both run to their ends: here by a run of another engine."""
+def test_tasks_that_run_twice_at_once_count_once(interrupted: Interrupted) -> None:
+    """As if Spark had restarted a slow task elsewhere and both had finished; here another engine runs it."""
     interrupted.spark.ask(interrupted.config, interrupted.url, 24)
     with patch.object(attribution, "_PAIRS_AT_ONCE", 24):
         attribute(interrupted.config, interrupted.url)
@@ -268,7 +265,7 @@ def test_tasks_run_twice_at_once_count_once(interrupted: Interrupted) -> None:
     interrupted.check()
 
 
-def test_a_file_that_is_cut_off_is_named_with_its_task(interrupted: Interrupted) -> None:
+def test_truncated_file_is_named_with_its_task(interrupted: Interrupted) -> None:
     config, url = interrupted.config, interrupted.url
     assert config.path is not None
     lake = manifest.read(open_files(str(url), config))

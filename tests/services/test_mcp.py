@@ -1,4 +1,4 @@
-"""`gpucost mcp`, asked by a real client of the protocol."""
+"""`gpucost mcp` with a real client of the protocol."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).path
 
 
-def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
-    """What `asked` makes of a session with a server of its own."""
+def talk(config: Path, talking: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+    """Return the result of `talking` in a session with a new server."""
     from mcp import ClientSession, StdioServerParameters  # slow to import
     from mcp.client.stdio import stdio_client
 
@@ -44,7 +44,7 @@ def talk(config: Path, asked: Callable[[ClientSession], Awaitable[Any]]) -> Any:
         )
         async with stdio_client(server) as (reading, writing), ClientSession(reading, writing) as session:
             await session.initialize()
-            return await asked(session)
+            return await talking(session)
 
     return anyio.run(main)
 
@@ -53,7 +53,7 @@ def printed(config: Path, *words: str, code: int = 0) -> Any:
     return json.loads(call(*words, "--config", str(config), "--format", "json", code=code)[0])
 
 
-def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
+def test_tools_describe_their_parameters_and_are_read_only(config: Path) -> None:
     listed = {tool.name: tool for tool in talk(config, lambda session: session.list_tools()).tools}
     assert set(listed) == set(tools()) >= {"report", "waste", "findings", "whatif_spot", "unit_tokens"}
     withheld = {"config", "store", "lake", "output", "save", "trace", "file", "rules"}
@@ -66,7 +66,7 @@ def test_tools_say_what_they_take_and_only_read(config: Path) -> None:
     assert listed["explain_team"].input_schema["required"] == ["name"]
 
 
-#: A tool, what it is given, and the command that says the same, with its exit code.
+#: A tool, its arguments, and the equivalent command with its exit code.
 ASKED = """
 report          | {"month": "2026-10", "by": ["team", "gpu_model"]} | 0 | report --month 2026-10 --by team,gpu_model
 waste           | {"from": "2026-10-01", "to": "2026-10-08"}        | 0 | waste --from 2026-10-01 --to 2026-10-08
@@ -74,7 +74,7 @@ prices          | {"name": "L40S"}                                  | 0 | prices
 whatif_schedule | {"month": "2026-10", "idle_minutes": 30}          | 0 | whatif schedule --month 2026-10 --idle-minutes 30
 budget_check    | {"month": "2026-10"}                              | 3 | budget check --month 2026-10
 """
-#: A tool, what is no agent's to choose, and how that is refused.
+#: A tool, arguments that agents may not set, and the error.
 REFUSED = r"""
 report             | {"config": "other.toml"}            | report takes no config
 report             | {"output": "out.md"}                | report takes no output
@@ -94,7 +94,7 @@ CALLS, REFUSALS = (
 
 
 @pytest.mark.ci
-def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Path) -> None:
+def test_answers_match_the_commands_and_other_arguments_are_refused(config: Path) -> None:
     before = sorted(path.name for path in config.parent.rglob("*"))
 
     async def every(session: ClientSession) -> list[Any]:
@@ -109,16 +109,16 @@ def test_answers_are_those_of_the_commands_and_nothing_else_is_taken(config: Pat
             config, *words.split(), code=int(code)
         ), name
     whole = printed(config, "report", "--month", "2026-10", "--by", "workload")
-    told = json.loads(cut.content[0].text)
-    assert told["answer"]["rows"] == whole["rows"][:3]
-    assert told["left_out"]["rows"] == len(whole["rows"]) - 3
+    short = json.loads(cut.content[0].text)
+    assert short["answer"]["rows"] == whole["rows"][:3]
+    assert short["left_out"]["rows"] == len(whole["rows"]) - 3
     for answer, (name, _, message) in zip(refused, REFUSALS, strict=True):
         text = answer.content[0].text
         assert answer.is_error and message in text and visible(text) == text, name
     assert sorted(path.name for path in config.parent.rglob("*")) == before
 
 
-def test_without_the_sdk_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sdk_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
     out, err = call("mcp", code=1)
     assert "pip install 'gpucost[mcp]'" in err and out == ""

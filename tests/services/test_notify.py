@@ -1,4 +1,4 @@
-"""`gpucost notify` and the Pushgateway, against servers on loopback that speak HTTP and SMTP. Texts are frozen answers."""
+"""`gpucost notify` and the Pushgateway, with HTTP and SMTP servers on loopback. Frozen answers cover the texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def notify(store: Path, way: str, *words: str) -> Result:
 
 
 class Web:
-    """An HTTP server that answers with what it is told, one after the other, the last one for good; None: not in time."""
+    """Serve HTTP with the given answers in order, repeating the last; None: too late."""
 
     url = ""
 
@@ -90,7 +90,7 @@ def web(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
         web.ended.set()
 
 
-def test_slack_gets_what_a_dry_run_shows(web: Web, store: Path) -> None:
+def test_slack_receives_the_text_of_a_dry_run(web: Web, store: Path) -> None:
     assert notify(store, "slack", *LINK).stdout == ""
     ((method, path, headers, body),) = web.requests
     assert (method, path) == ("POST", "/services/T0/B0/verysecret")
@@ -100,7 +100,7 @@ def test_slack_gets_what_a_dry_run_shows(web: Web, store: Path) -> None:
     assert "<https://reports.example.com/?a=1&amp;b=2|Full report>" in json.dumps(shown)
 
 
-#: What Slack answers, how often it is asked, how the command ends, and with which words.
+#: Slack's answers, its number of requests, the exit code of the command and its text.
 SLACK = """
 slow     | [[429, "slow", {"Retry-After": "0"}], [200, "ok", {}]]           | 2 | 0 | sent to Slack
 broken   | [[500, "boom", {}]]                                              | 4 | 1 | answered 500: boom (tried 4 times)
@@ -112,7 +112,7 @@ too late | [null] | 1 | 1 | did not answer in time; the message may have arrived
 
 
 @pytest.mark.parametrize(("answers", "requests", "code", "message"), named_rows(SLACK))
-def test_what_slack_may_answer(
+def test_answers_of_slack_are_handled(
     web: Web, store: Path, answers: str, requests: str, code: str, message: str
 ) -> None:
     web.answers = json.loads(answers)
@@ -121,7 +121,7 @@ def test_what_slack_may_answer(
     assert message in result.stderr and "\x1b" not in result.stderr
 
 
-def test_metrics_go_to_a_pushgateway(web: Web, store: Path) -> None:
+def test_metrics_are_sent_to_a_pushgateway(web: Web, store: Path) -> None:
     push = (*PUSH, "--pushgateway", f"{web.url}/", "--job", "gpu cost")
     web.answers = [(202, "", {}), (400, "bad", {}), None]
     assert run(store, *push).exit_code == 0
@@ -130,13 +130,13 @@ def test_metrics_go_to_a_pushgateway(web: Web, store: Path) -> None:
     assert headers["Content-Type"].startswith("text/plain")
     assert raw.decode() == run(store, *PUSH).stdout
     assert "answered 400: bad" in run(store, *push).stderr
-    # twice does no harm here: a gateway that is slow is asked again
+    # a repeated push is harmless: a slow gateway gets another request
     assert run(store, *push).exit_code == 1
     assert len(web.requests) == 2 + 4
 
 
 class Mail:
-    """What a mail server took, and what it answers to recipients and, one after the other, to mails."""
+    """The accepted mails of a server, and its answers to recipients and, in order, to mails."""
 
     def __init__(self) -> None:
         self.mails: list[Envelope] = []
@@ -160,7 +160,7 @@ class Mail:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate and its key in one file."""
+    """Return a certificate and its key in one file."""
     require("openssl", package="openssl")
     file = tmp_path_factory.mktemp("tls") / "both.pem"
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext"
@@ -172,14 +172,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def smtp(folder: Path, certificate: Path) -> Iterator[Mail]:
-    """A mail server that wants STARTTLS and a login."""
+    """Serve mail with mandatory STARTTLS and login."""
     handler = Mail()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
     def authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, login: Any) -> AuthResult:
         good = isinstance(login, LoginPassword) and (login.login, login.password) == (b"gpucost", b"pa ss")
-        return AuthResult(success=good, handled=False)  # handled: the answer is sent already
+        return AuthResult(success=good, handled=False)  # handled: the answer has been sent
 
     controller = Controller(
         handler, hostname="127.0.0.1", port=free_port(), tls_context=context, require_starttls=True,
@@ -200,7 +200,7 @@ def smtp(folder: Path, certificate: Path) -> Iterator[Mail]:
     controller.stop()
 
 
-def test_mail_with_text_and_html(smtp: Mail, store: Path) -> None:
+def test_mail_has_text_and_html(smtp: Mail, store: Path) -> None:
     assert notify(store, "email", *LINK).exit_code == 0
     assert smtp.mails[0].rcpt_tos == ["a@example.com", "b@example.com"]
     mail = smtp.last()
@@ -212,13 +212,13 @@ def test_mail_with_text_and_html(smtp: Mail, store: Path) -> None:
     assert "a&lt;!channel&gt; &amp; &lt;https://evil|x&gt;" in html and "<https" not in html
     assert '<a href="https://reports.example.com/?a=1&amp;b=2">' in html
     assert "\nBcc:" not in text
-    # a team called like a header adds none
+    # a team named like a header adds no header
     assert notify(store, "email", "--team", HOSTILE).exit_code == 0
     mail = smtp.last()
     assert mail["Bcc"] is None and "Bcc: x@evil" in mail["Subject"] and len(mail["Subject"]) <= 140
 
 
-#: What the server answers first, whom it refuses, how many mails it takes, how the command ends, and with which words.
+#: The server's first answer, refused recipients, accepted mails, the exit code of the command and its text.
 MAILS = """
 later | 451 later |    | 1 | 0 | sent to
 spam  | 554 spam  |    | 0 | 1 | answered 554: spam
@@ -228,7 +228,7 @@ both  |           | ab | 0 | 1 | refused every recipient: a@example.com: unknown
 
 
 @pytest.mark.parametrize(("answer", "refused", "mails", "code", "message"), named_rows(MAILS))
-def test_what_a_mail_server_may_answer(
+def test_answers_of_a_mail_server_are_handled(
     smtp: Mail, store: Path, answer: str, refused: str, mails: str, code: str, message: str
 ) -> None:
     smtp.answers, smtp.refused = (
@@ -240,7 +240,7 @@ def test_what_a_mail_server_may_answer(
     assert result.exit_code == int(code)
 
 
-#: What stands in the configuration, what in its place (a semicolon ends a line), and the error.
+#: Text in the configuration, its replacement (a semicolon ends a line), and the error.
 WRONG = r"""
 password   | SMTP_PASSWORD       | WRONG                                   | refused the user name or password
 no ca      | ca_file             | # ca_file                               | failed to encrypt the connection
@@ -252,7 +252,7 @@ no address | gpucost@example.com | g@example.com\nBcc: x@evil.example      | sho
 
 
 @pytest.mark.parametrize(("before", "after", "message"), named_rows(WRONG))
-def test_wrong_settings_of_mail(
+def test_wrong_settings_of_mail_are_errors(
     smtp: Mail, store: Path, folder: Path, before: str, after: str, message: str
 ) -> None:
     file = folder / "gpucost.toml"
@@ -271,7 +271,7 @@ a link    | link = "ftp://x"                | notify.link
 
 
 @pytest.mark.parametrize(("config", "message"), named_rows(NO_URL))
-def test_wrong_settings_of_slack(store: Path, folder: Path, config: str, message: str) -> None:
+def test_wrong_settings_of_slack_are_errors(store: Path, folder: Path, config: str, message: str) -> None:
     (folder / "gpucost.toml").write_text(f"[notify]\n{config}")
     (folder / "two").write_text("https://verysecret\nmore")
     (folder / "word").write_text("verysecret")

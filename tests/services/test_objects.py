@@ -1,4 +1,4 @@
-"""Buckets as gpucost reads and writes them: addresses, tags, answers that break off, keys that cannot be read."""
+"""Buckets as gpucost reads and writes them: addresses, tags, truncated answers, invalid keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTED = """<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated><Con
 
 
 class Broken(Quiet):
-    """Cloud Storage with one file of 1,000 bytes; each bucket answers in its own way."""
+    """Serve Cloud Storage with one file of 1,000 bytes; each bucket answers differently."""
 
     protocol_version = "HTTP/1.1"
 
@@ -83,7 +83,7 @@ def test_broken_answer_is_named_with_a_fix(
     assert fix in str(caught.value.fix) and "\x1b" not in caught.value.message
 
 
-def test_login_that_expires_on_the_way_is_named(broken: str) -> None:
+def test_login_that_expires_during_a_transfer_is_named(broken: str) -> None:
     answers: list[dict[str, object]] = [{"token": "first", "expires_at": None}]
     named, _ = open_address("gs://fine", Config())
     bucket = replace(named, log_in=lambda: (broken, {}, answers.pop))
@@ -155,7 +155,7 @@ def test_wrong_address_is_refused_without_its_secret(address: str) -> None:
 
 
 @pytest.mark.ci
-def test_bucket_is_asked_in_its_own_region(s3: object, moto: str) -> None:  # noqa: F811
+def test_bucket_is_queried_in_its_own_region(s3: object, moto: str) -> None:  # noqa: F811
     s3.create_bucket(Bucket="far", CreateBucketConfiguration={"LocationConstraint": "eu-west-3"})  # type: ignore[attr-defined]
     bucket, _ = open_address("s3://far", Config(aws=Aws(endpoint_url=moto)))
     bucket.put("a", b"x")

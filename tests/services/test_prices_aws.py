@@ -1,4 +1,4 @@
-"""AWS' list prices through boto3: EC2 is moto, the price list and Savings Plans a stand-in with their wire formats."""
+"""AWS list prices through boto3: EC2 by moto, price list and Savings Plans by a stand-in with their wire formats."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def collect(cloud: Cloud, store: Store, *regions: str, now: datetime = NOW) -> P
 
 @pytest.fixture(scope="module")
 def first(running: Cloud, tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, PriceResult]:
-    """A store into which everything was collected; who changes it takes a copy."""
+    """Return a store with all prices; tests that change it use a copy."""
     store = Store(tmp_path_factory.mktemp("collected") / "store.duckdb")
     result = collect(running, store)
-    # everything came in pages, and the price list is served in one region for all
+    # all answers came in pages, and one region serves the price list for all
     assert running.count("pricing") > 1 and running.count("savingsplans") > 1
     return store, result
 
 
-def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
+def test_all_purchase_options_of_an_instance_are_collected(first: tuple[Store, PriceResult]) -> None:
     store, result = first
     assert result.prices, result.error
     assert result.regions == (EAST,)
@@ -101,7 +101,7 @@ def test_all_ways_to_buy_an_instance(first: tuple[Store, PriceResult]) -> None:
     assert rows(store, "SELECT kind, source, rows FROM loads") == [("prices", "aws", result.prices + types)]
 
 
-def test_ec2_in_pages(cloud: Cloud, store: Store) -> None:
+def test_ec2_pages_are_read(cloud: Cloud, store: Store) -> None:
     def page(number: int) -> Reply:
         more = "<nextToken>2</nextToken>" if number == 1 else ""
         text = f"""
@@ -134,11 +134,11 @@ denied  | savingsplans | 1 | 403 | 0    | {"__type": "AccessDeniedException"}   
 
 
 @pytest.mark.parametrize(("service", "number", "status", "missing", "body", "message"), named_rows(FAILURES))
-def test_a_failure_is_one_line_and_nothing_is_written(
+def test_failure_is_one_line_and_leaves_the_store_unchanged(
     cloud: Cloud, store: Store, first: tuple[Store, PriceResult], service: str, number: str, status: str, missing: str,
     body: str, message: str,
 ) -> None:  # fmt: skip
-    """`number` is that of the question that is answered so; 0: all."""
+    """`number` is the request with this answer; 0: all."""
     shutil.copy(first[0].path, store.path)
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
     reply = Reply(int(status), body.encode(), cut=int(missing))
@@ -148,7 +148,7 @@ def test_a_failure_is_one_line_and_nothing_is_written(
     assert rows(store, "SELECT count(*) FROM loads") == [(1,)]
 
 
-def test_regions_come_from_nodes_where_none_are_configured(cloud: Cloud, store: Store) -> None:
+def test_regions_default_to_regions_of_nodes(cloud: Cloud, store: Store) -> None:
     with store.write() as con:
         con.execute("""
             INSERT INTO series

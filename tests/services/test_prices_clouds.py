@@ -1,4 +1,4 @@
-"""List prices of Google Cloud, over gRPC, and of Azure, over HTTP, from stand-ins that page, filter, limit and break off."""
+"""List prices of Google Cloud (gRPC) and Azure (HTTP), from stand-ins that page, filter, throttle and disconnect."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SKUS = gcp_skus("""
 9           | LocalSSD | OnDemand | C4 Instance Local SSD running in Americas
 """)
 OTHERS = [
-    # the first terabyte of what is no on-demand disk is free elsewhere: the tier that starts at 0 counts
+    # elsewhere, the first terabyte of other disks is free: the tier that starts at 0 counts
     gcp_sku("SSD backed Local Storage", "LocalSSD", "", tiers=((0, "0.08"), (1_000_000, "0.04"))),
     gcp_sku("Nvidia L4 GPU running in Tokyo", "GPU", "0.7", regions=("asia-northeast1",)),
     gcp_sku("A2 Instance Core running in Sydney", "CPU", "0", regions=("australia-southeast1",)),
@@ -73,14 +73,14 @@ def collect_gcp(gcp: Cloud, store: Store, *regions: str) -> PriceResult:
 
 
 def prices(store: Store) -> dict[tuple[str, str, int], str]:
-    """Prices in Iowa by machine, option and term."""
+    """Return prices in Iowa by machine, option and term."""
     found = shown(store, "instance_type, purchase_option, term_years, price_per_hour, region")
     return {(name, option, int(term)): price for name, option, term, price, region in found if region == IOWA}
 
 
-#: What parts cost a machine: machine, option, term, how many of them at which price, and GiB of local SSD by the month. A machine
-#: of 16 GPUs shares one host; H100 Mega is A3Plus, neither calendar mode nor DWS; a slice covers its part of the machine, also
-#: where its spot price is filed as on demand.
+#: Costs of a machine's parts: machine, option, term, counts with prices, and GiB of local SSD per month. A machine with 16 GPUs
+#: shares one host; H100 Mega is A3Plus, not calendar mode or DWS; a slice covers its part of the machine, even if its spot
+#: price is listed as on demand.
 COMPOSED = {
     (machine, option, int(term)): Decimal(price) * int(times) + int(gib) * SSD
     for machine, option, term, times, price, gib, _ in text_rows("""
@@ -97,7 +97,7 @@ a4-highgpu-8g   | spot      | 0 | 8 | 4.9542       | 0    |
 }
 
 
-def test_machines_are_composed_of_their_parts(gcp: Cloud, store: Store) -> None:
+def test_machine_prices_are_composed_of_parts(gcp: Cloud, store: Store) -> None:
     result = collect_gcp(gcp, store)
     assert result.prices, result.error
     assert result.regions == ("us-central1", "us-east1")
@@ -105,13 +105,13 @@ def test_machines_are_composed_of_their_parts(gcp: Cloud, store: Store) -> None:
     assert {key: Decimal(found[key]) for key in COMPOSED} == {
         key: round(price, 12) for key, price in COMPOSED.items()
     }
-    # no commitment of three years, and no spot price of its GPU
+    # neither a three-year commitment nor a spot price of its GPU
     assert not {("a2-highgpu-1g", "cud", 3), ("a2-ultragpu-1g", "spot", 0)} & found.keys()
     assert gcp.count("skus") > 5  # pages
 
 
 @pytest.mark.shared
-def test_skus_as_google_answered_them(store: Store) -> None:
+def test_real_skus_of_google_are_read(store: Store) -> None:
     from google.cloud.billing_v1.types import ListSkusResponse
 
     text = shared("data/billing/pricing-api-json/gcp-catalog-opencost/skus.json").read_text(encoding="utf-8")
@@ -135,7 +135,7 @@ cut     | DATA_LOSS       | stream cut                       | gcp: incomplete a
 
 
 @pytest.mark.parametrize(("code", "details", "message"), named_rows(FAILURES))
-def test_a_failure_in_the_middle_writes_nothing(
+def test_failure_midway_leaves_the_store_unchanged(
     gcp: Cloud, store: Store, code: str, details: str, message: str
 ) -> None:
     import grpc
@@ -146,16 +146,16 @@ def test_a_failure_in_the_middle_writes_nothing(
     assert not store.exists
 
 
-def test_a_region_without_prices_of_machines(gcp: Cloud, store: Store) -> None:
+def test_region_without_machine_prices_is_an_error(gcp: Cloud, store: Store) -> None:
     message = "gcp: no prices of GPU machines in asia-northeast1"
     check_failure(collect_gcp(gcp, store, IOWA, "asia-northeast1"), message)
     assert not store.exists
 
 
-def test_credentials_that_are_missing_or_not_there(
+def test_missing_credentials_are_skipped_and_missing_files_are_errors(
     nobody: None, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without any, the provider is skipped; a file of them that is not there is an error."""
+    """Without credentials, the provider is skipped; a missing credentials file is an error."""
     result = collected("gcp", Config(), store)
     assert result.skipped is not None and result.skipped.message == "gcp: no credentials found"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
@@ -168,7 +168,7 @@ PLANS = [
     {"unitPrice": price, "retailPrice": price, "term": term}
     for term, price in (("1 Year", 2.79), ("3 Years", 1.9))
 ]
-#: Of each machine every kind of item, most of which are not what an hour of it costs.
+#: Every kind of item of each machine, most of which are not its hourly price.
 ITEMS = [
     azure_item(A100, "eastus", 3.673, savingsPlan=PLANS),
     azure_item(A100, "eastus", 3.673, isPrimaryMeterRegion=False, savingsPlan=PLANS),
@@ -204,7 +204,7 @@ def collect_azure(azure: Cloud, store: Store, *regions: str, currency: str = "US
     )
 
 
-def test_all_ways_to_buy_a_machine(azure: Cloud, store: Store) -> None:
+def test_all_purchase_options_of_a_machine_are_collected(azure: Cloud, store: Store) -> None:
     result = collect_azure(azure, store)
     assert result.prices, result.error
     assert result.regions == ("eastus", "westeurope")
@@ -220,7 +220,7 @@ def test_all_ways_to_buy_a_machine(azure: Cloud, store: Store) -> None:
     """)
     about = shown(store, "DISTINCT provider, currency, price_as_of, effective_start")
     assert about == word_rows("azure USD 2026-11-21 2026-09-01")
-    assert len(azure.questions) == 8  # pages, each link holding what was asked
+    assert len(azure.questions) == 8  # pages, each link with the query
     assert {question["api-version"] for _, question in azure.questions} == {"2023-01-01-preview"}
     # the same day replaces
     before = rows(store, "SELECT * FROM list_prices ORDER BY ALL")
@@ -230,7 +230,7 @@ def test_all_ways_to_buy_a_machine(azure: Cloud, store: Store) -> None:
     assert rows(store, "SELECT region FROM list_prices WHERE currency = 'EUR'") == [("westeurope",)]
 
 
-def test_azure_throttling_waits_as_long_as_it_is_told(
+def test_azure_throttling_waits_for_the_given_time(
     azure: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
@@ -250,7 +250,7 @@ wrong   | 400 | 0    | {"Error": "Invalid currency code"} | azure: the list of r
 
 
 @pytest.mark.parametrize(("status", "missing", "body", "message"), named_rows(AZURE_FAILURES))
-def test_azure_fails_in_the_middle_and_writes_nothing(
+def test_azure_failure_midway_leaves_the_store_unchanged(
     azure: Cloud,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
@@ -266,7 +266,7 @@ def test_azure_fails_in_the_middle_and_writes_nothing(
     assert not store.exists
 
 
-def test_a_link_that_leads_back_is_not_followed_for_ever(azure: Cloud, store: Store) -> None:
+def test_cyclic_link_is_not_followed_forever(azure: Cloud, store: Store) -> None:
     page = {"Items": [], "Count": 0, "NextPageLink": f"{azure.url}?round"}
     azure.trick = lambda _service, _number: Reply(200, page)
     check_failure(collect_azure(azure, store), "azure: the retail prices pages do not end")

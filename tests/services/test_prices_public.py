@@ -1,4 +1,4 @@
-"""Price lists that need no login, from a stand-in that serves them in the formats of Oracle, RunPod and Vast.ai."""
+"""Price lists without login, from a stand-in with the formats of Oracle, RunPod and Vast.ai."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class _FileHandler(Handler):
 
 @contextmanager
 def price_lists(files: dict[str, Any]) -> Iterator[Cloud]:
-    """A server whose paths answer `files`: bytes as they are, anything else as JSON."""
+    """Serve `files` by path: bytes unchanged, anything else as JSON."""
     cloud = Cloud(facts={path: [body] for path, body in files.items()})
     with serving(_FileHandler, cloud) as cloud.url:
         yield cloud
 
 
 def oci_shape(name: str, gpus: str, part: str, **about: Any) -> dict[str, Any]:
-    """A shape of shapes.json."""
+    """Return a shape of shapes.json."""
     shape = json.loads(f"""{{
         "name": "{name}", "hidden": false, "status": "ACTIVE", "allowPreemptible": false, "bundleMemoryQty": 2048,
         "gpuQty": {gpus}, "gpuMemoryQty": 640, "processorType": {{"value": "hopper"}},
@@ -60,7 +60,7 @@ def oci_shape(name: str, gpus: str, part: str, **about: Any) -> dict[str, Any]:
 
 
 def oci_product(part: str, price: float, kind: str) -> dict[str, Any]:
-    """A product of products.json; its first units are free."""
+    """Return a product of products.json; its first units are free."""
     local = [
         {"currencyCode": code, "prices": [{"model": "PAY_AS_YOU_GO", "value": tier} for tier in (0, value)]}
         for code, value in (("EUR", price * 0.5), ("USD", price))
@@ -68,7 +68,7 @@ def oci_product(part: str, price: float, kind: str) -> dict[str, Any]:
     return {"partNumber": part, "billingModel": "UCM", "pricetype": kind, "currencyCodeLocalizations": local}
 
 
-#: Oracle: name, GPUs, part, and what else the list says of it.
+#: Oracle: name, GPUs, part, and other fields of the list.
 SHAPES = [
     oci_shape(*row, **json.loads(more))
     for *row, more in text_rows("""
@@ -99,7 +99,7 @@ NVIDIA A100 80GB PCIe  | A100 PCIe | 80  | 1.59 | 1.19
 AMD Instinct MI300X OAM | MI300X   | 192 | 2.19 | null
 unknown                | unknown   | 0   | 0    | 0
 """
-#: Vast.ai: name, memory in MB, number of GPUs, price and least bid of an offer.
+#: Vast.ai: name, memory in MB, number of GPUs, price and minimum bid of an offer.
 OFFERED = """
 H100 SXM  | 81559 | 1 | 2.0  | 1.0
 H100 SXM  | 81559 | 1 | 2.2  | null
@@ -110,7 +110,7 @@ H100 SXM  | 81559 | 8 | 16.0 | 8.0
 
 
 def listed(table: str, *names: str) -> list[dict[str, Any]]:
-    """Rows as JSON: each word that is no number or null is a text."""
+    """Return rows as JSON: words other than numbers and null are texts."""
     quoted = [
         [cell if cell == "null" or cell[0].isdigit() else f'"{cell}"' for cell in row]
         for row in text_rows(table)
@@ -143,7 +143,7 @@ def collect(
     return collected(provider, config, store, now=now)
 
 
-def test_oci_has_one_price_everywhere(cloud: Cloud, store: Store) -> None:
+def test_oci_prices_are_equal_in_all_regions(cloud: Cloud, store: Store) -> None:
     assert collect(cloud, store, "oci").prices
     assert shown(store, "region, instance_type, purchase_option, price_per_hour") == word_rows("""
         - BM.GPU.GB200.4  on_demand 64
@@ -194,7 +194,7 @@ no offer | vast | 200 | 0 | {"offers": []} | vast: the list of offers gave an in
 
 
 @pytest.mark.parametrize(("provider", "status", "missing", "body", "message"), named_rows(FAILURES))
-def test_a_failure_is_one_line_and_nothing_is_written(
+def test_failure_is_one_line_and_leaves_the_store_unchanged(
     cloud: Cloud, store: Store, provider: str, status: str, missing: str, body: str, message: str
 ) -> None:
     cloud.trick = lambda _path, _number: Reply(int(status), f"{body}\n".encode(), cut=int(missing))
@@ -202,7 +202,7 @@ def test_a_failure_is_one_line_and_nothing_is_written(
     assert not store.exists
 
 
-def test_a_list_without_end_is_left(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_list_is_an_error(cloud: Cloud, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "_JSON_BYTES", 100)
     check_failure(
         collect(cloud, store, "oci"),

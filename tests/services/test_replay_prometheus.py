@@ -1,4 +1,4 @@
-"""Described fleets, the project's own and those in ../shared, scraped by a real Prometheus and collected: their true figures."""
+"""True figures of described fleets (own and from ../shared), collected from a real Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.command import call
 
 pytestmark = pytest.mark.services
 
-# The exact calculation holds all of them against their samples; what HTTP adds to that, some show.
+# The exact calculation checks the samples of all fleets; a few show the effects of HTTP.
 OWN = [
     pytest.param(
         case, id=case.name, marks=[] if number == 32 else pytest.mark.slow if number % 8 else pytest.mark.ci
@@ -37,8 +37,8 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("case", [*OWN, *OTHERS])
-def test_fleet_collected_over_http_gives_its_true_figures(case: Path, tmp_path: Path) -> None:
-    """Also by day; and warnings that a fleet of ../shared expects are there."""
+def test_fleet_collected_over_http_has_its_true_figures(case: Path, tmp_path: Path) -> None:
+    """Also by day, and with the warnings expected for a fleet of ../shared."""
     require_prometheus()
     fleet, expected, data, port = read_fleet(case), read_expected(case), tmp_path / "prometheus", free_port()
     is_shared = SHARED in case.parents
@@ -65,7 +65,7 @@ def test_fleet_collected_over_http_gives_its_true_figures(case: Path, tmp_path: 
     report = json.loads(call(*f"report --by day,namespace --format json {span}".split())[0])
     warnings = str(report["coverage"]["warnings"])
     assert [word for word in fleet.get("expect_warnings", []) if word not in warnings] == []
-    if any("uid" in rule[4] for rule in fleet.get("relabel", [])):  # names are all that is known of its pods
+    if any("uid" in rule[4] for rule in fleet.get("relabel", [])):  # only the names of its pods are known
         uids = [(pod["uid"], pod["name"]) for pod in fleet["pods"]]
         with store.write() as con:
             con.executemany("UPDATE allocations SET uid = $1 WHERE pod = $2", uids)

@@ -1,4 +1,4 @@
-"""A secret that is planted in each way in comes out nowhere, whatever the server that it is meant for does with it."""
+"""A secret planted in each setting never appears in output, regardless of the server that receives it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PROMETHEUS = "collect prometheus --from 2026-10-01 --to 2026-10-02"
 EVERYWHERE = (
     "config show", "config show --format json", "doctor", "store info --format json", f"report {MONTH}",
 )  # fmt: skip
-#: What a server does, and its status.
+#: A server's behavior and its status.
 MANNERS = {"error": 400, "text": 401, "nonsense": 200, "redirect": 302, "reason": 403, "gone": 0}
 
 store = stored(hours=4)
 
-#: How a secret's place is spelled, by what holds it; without one it is in a variable of this name.
+#: Spelling of a secret's place by its kind; by default it is in a variable of this name.
 PLACES = columns("""
     file            _file = "../secret"
     env             _env = "PLANTED"
@@ -44,7 +44,7 @@ PLACES = columns("""
     header          = "PLANTED"
     keyring-header  = "keyring:service/of/me"
 """)
-#: By setting: the configuration around the secret's place, the command that uses it, and what may hold it.
+#: By setting: the configuration around the secret's place, the command that uses it, and its possible kinds of places.
 WAYS = {
     name: (config, command.replace("MONTH", MONTH).replace("PROMETHEUS", PROMETHEUS), holders.split(", "))
     for name, config, command, holders in text_rows("""
@@ -61,7 +61,7 @@ slack                   | notify.slack = {{ webhook_url{place} }} | notify slack
 
 
 class Kept(KeyringBackend):
-    """A keyring in memory, asked by the real library."""
+    """A keyring in memory for the real library."""
 
     priority = 1
     held: ClassVar[dict[tuple[str, str], str]] = {}
@@ -74,7 +74,7 @@ class Kept(KeyringBackend):
 
 
 class Echo(Quiet):
-    """Says all that it was sent: as an error, as an answer that is none, as a redirect, and as the reason of a status."""
+    """Echoes everything it receives: as an error, an invalid answer, a redirect, and the reason of a status."""
 
     manner: ClassVar[str] = "error"
     heard: ClassVar[list[str]] = []
@@ -82,9 +82,9 @@ class Echo(Quiet):
     def do_GET(self) -> None:  # noqa: N802
         sent = f"{self.path} {dict(self.headers)} {self.received()[:500]!r}"
         self.heard.append(sent)
-        told = {"status": "error", "errorType": "bad", "error": sent, "message": sent}
+        answer = {"status": "error", "errorType": "bad", "error": sent, "message": sent}
         body = (
-            json.dumps(told)
+            json.dumps(answer)
             if self.manner == "error"
             else sent
             if self.manner in ("text", "nonsense")
@@ -129,7 +129,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def every_way() -> Iterator[Any]:
-    """Each setting in each of its ways; all but one of each, by turns, are slow."""
+    """Yield each setting with each of its places; all except one of each, in turn, are slow."""
     for number, (name, (_, _, holders)) in enumerate(WAYS.items()):
         for at, by in enumerate(holders):
             marks = [] if at == number % len(holders) else [pytest.mark.slow]
@@ -137,7 +137,7 @@ def every_way() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "by"), list(every_way()))
-def test_a_planted_secret_comes_out_nowhere(
+def test_planted_secret_never_appears(
     name: str, by: str, url: str, store: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, command, _ = WAYS[name]
@@ -162,9 +162,7 @@ def test_a_planted_secret_comes_out_nowhere(
             check_nowhere(path.read_bytes(), path)
 
 
-def test_an_unexpected_error_is_told_without_the_secret(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_hides_the_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANTED", SECRET)
     (folder / "gpucost.toml").write_text(
         '[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "PLANTED"\n'
@@ -186,11 +184,11 @@ two lines | keyring:service/two  | contains more than one line
 """
 
 
-@pytest.mark.parametrize(("place", "said"), named_rows(EMPTY))
-def test_a_keyring_that_holds_nothing_says_what_to_do(place: str, said: str, folder: Path) -> None:
+@pytest.mark.parametrize(("place", "message"), named_rows(EMPTY))
+def test_empty_keyring_error_has_a_fix(place: str, message: str, folder: Path) -> None:
     Kept.held = {("service", "two"): "one\ntwo"}
     (folder / "gpucost.toml").write_text(
         f'[prometheus]\nurl = "http://127.0.0.1:1"\nbearer_token_env = "{place}"\n'
     )
     result = CliRunner().invoke(app, ["collect", "prometheus"])
-    assert result.exit_code == 1 and said in result.stderr, result.output
+    assert result.exit_code == 1 and message in result.stderr, result.output

@@ -1,6 +1,6 @@
-"""`gpucost collect slurm` of a real Slurm: while jobs run and after, held against Slurm's own accounting.
+"""`gpucost collect slurm` with a real Slurm, during and after jobs, compared with Slurm's own accounting.
 
-Slurm runs on loopback without system services: MariaDB, slurmdbd, slurmctld and two nodes whose GPUs are empty files.
+Slurm runs on loopback without system services: MariaDB, slurmdbd, slurmctld and two nodes with empty files as GPUs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tests.unit.command import call
 PROGRAMS = "mariadbd mariadb-install-db mysqladmin mysql slurmdbd slurmctld slurmd slurmrestd sacct sbatch"
 PLUGINS = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 CLUSTER = "testcluster"
-#: Users that every Debian has.
+#: Users that exist in every Debian.
 USERS = {"games": "team-nlp", "news": "team-cv", "www-data": "product", "root": "team-nlp"}
 _SECONDS = 60
-#: Columns of moments in Slurm's database.
+#: Columns with times in Slurm's database.
 _MOMENTS = """
 job_table   | time_submit time_eligible time_start time_end
 step_table  | time_start time_end
@@ -50,7 +50,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 class SlurmCluster:
-    """Started by `start`, ended by `stop`; everything lies in `base`."""
+    """A Slurm between `start` and `stop`; all files are in `base`."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -59,7 +59,7 @@ class SlurmCluster:
         self._host = socket.gethostname().partition(".")[0]
 
     def run(self, *command: str, check: bool = True) -> str:
-        """What a command prints."""
+        """Return the output of a command."""
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
@@ -68,30 +68,30 @@ class SlurmCluster:
         return done.stdout
 
     def submit(self, user: str, name: str, script: str, *options: str) -> str:
-        """The number of a job that `user` submits."""
+        """Submit a job as `user`; return its number."""
         words = f"sbatch --parsable --uid={user} -A {USERS[user]} -D / -o /dev/null --mem=100 -J".split()
         return self.run(*words, name, *options, "--wrap", script).strip()
 
     def wait(self, what: str, is_there: Callable[[], bool], seconds: float = _SECONDS) -> None:
-        """Wait until something is so. Raises TimeoutError, with the last words of the daemons, where it does not come."""
+        """Wait for a condition; raise TimeoutError with the last log lines of the daemons."""
         end = time.monotonic() + seconds
         while not is_there():
             if time.monotonic() > end:
                 logs = "\n".join(
                     f"{log.name}: {log.read_text()[-800:]}" for log in sorted((self.base / "log").iterdir())
                 )
-                raise TimeoutError(f"{what} did not come in {seconds} s\n{logs}")
+                raise TimeoutError(f"{what}: not reached in {seconds} s\n{logs}")
             time.sleep(0.2)
 
     def start(self) -> None:
-        """Bring everything up: some ten seconds."""
+        """Start all daemons, in about ten seconds."""
         base = self.base
         for folder in ("db", "state", "spool-n1", "spool-n2", "gpu", "log", "bin"):
             (base / folder).mkdir(parents=True)
         for number in range(8):
             (base / "gpu" / f"g{number}").touch()
         for daemon in ("slurmctld", "slurmd", "slurmstepd", "slurmdbd"):
-            # they compare the name that they were started by with their own
+            # they compare their command name with their own name
             real = Path(f"/usr/sbin/{daemon}-wlm")
             (base / "bin" / daemon).symlink_to(real if real.exists() else f"/usr/sbin/{daemon}")
         database, self.controller, accounting, first, second = _free_ports(5)
@@ -109,11 +109,11 @@ class SlurmCluster:
         self.wait("both nodes", lambda: self.run("sinfo", "-h", "-N", "-o", "%N %T").count("idle") >= 2)
 
     def stop(self) -> None:
-        """End all that was started, the last first."""
+        """End all daemons in reverse order."""
         self._end(*reversed(self._daemons))
 
     def rolled_up(self, hours: int) -> dict[str, int]:
-        """GPU-seconds by account as sreport tells them, once all that was lies so many hours further back."""
+        """Return sreport's GPU-seconds by account after moving all records back by so many hours."""
         self._end("slurmctld", "slurmd-n1", "slurmd-n2", "slurmdbd")
         back = hours * 3600
         changes = [
@@ -121,7 +121,7 @@ class SlurmCluster:
             for table, columns in text_rows(_MOMENTS)
             for column in columns.split()
         ]
-        # slurmdbd has rolled an hour up that ended meanwhile
+        # slurmdbd has rolled up an hour that ended meanwhile
         changes += [
             f"delete from {CLUSTER}_assoc_usage_{span}_table"  # noqa: S608
             for span in ("hour", "day", "month")
@@ -145,7 +145,7 @@ class SlurmCluster:
         return report()
 
     def rest(self) -> tuple[str, str]:
-        """slurmrestd: its URL, and a token."""
+        """Start slurmrestd; return its URL and a token."""
         (port,) = _free_ports(1)
         plugins = "-a rest_auth/jwt -s openapi/v0.0.38,openapi/dbv0.0.38"
         self.environment |= {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_user_check"}
@@ -258,7 +258,7 @@ PACKAGES = "slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurm
 @pytest.fixture
 def slurm() -> Iterator[SlurmCluster]:
     require(*PROGRAMS.split(), package=PACKAGES)
-    # daemons and jobs of other users reach into it; each run of pytest closes its own folders to them
+    # daemons and jobs of other users need access; pytest makes its own folders private
     with TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         cluster = SlurmCluster(Path(folder))
@@ -270,7 +270,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 def states(slurm: SlurmCluster) -> dict[str, list[str]]:
-    """The states of the runs of each job, by its number."""
+    """Return the states of the runs of each job, by number."""
     found = defaultdict(list)
     for line in slurm.run("sacct", "-a", "-D", "-X", "-n", "-P", "-o", "JobIDRaw,State").splitlines():
         job, state = line.split("|")
@@ -279,14 +279,14 @@ def states(slurm: SlurmCluster) -> dict[str, list[str]]:
 
 
 def collect(folder: Path, settings: str, code: int = 0) -> tuple[str, str]:
-    """What a run says that collects into a store in this folder."""
+    """Collect into a store in this folder; return the output."""
     folder.mkdir(exist_ok=True)
     (folder / "gpucost.toml").write_text(f'store = "slurm.duckdb"\n[slurm]\n{settings}\n')
     return call("collect", "slurm", "--config", str(folder / "gpucost.toml"), code=code)
 
 
 def held(folder: Path, by: str) -> dict[str, float]:
-    """GPU-seconds of the last two days and the next, by a dimension."""
+    """Return GPU-seconds of the last two days and the next by a dimension."""
     start, end = ((datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%d") for days in (-2, 1))
     words = f"report --from {start} --to {end} --by {by} --format json --config {folder}/gpucost.toml"
     rows = [row for row in json.loads(call(*words.split())[0])["rows"] if row["kind"] == "allocated"]
@@ -305,7 +305,7 @@ games    | het              | sleep 3                 | -n1 --gres=gpu:a100:1 : 
 """
 
 
-def test_jobs_of_every_ending_are_what_slurm_bills(
+def test_jobs_with_every_final_state_match_slurm_accounting(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
@@ -338,7 +338,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     until(running, "RUNNING")
     assert states(slurm)[pending] == ["PENDING"]
 
-    # while they run, and again: nothing doubles
+    # while they run, and again: no job counts twice
     first = collect(sacct, 'sacct = "sacct"')[0]
     assert f"of {CLUSTER}" in first and "2 nodes" in first and "job nodes with their GPUs" in first
     assert "no new data" not in first
@@ -351,7 +351,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
         collect(sacct, 'sacct = "sacct"')
 
     ended = states(slurm)
-    # how the second run ends depends on how soon the first is cleaned up
+    # the end of the second run depends on the cleanup of the first
     assert [runs[0] for runs in (ended[requeued], ended[victim])] == ["REQUEUED", "PREEMPTED"]
     assert len(ended[requeued]) == len(ended[victim]) == 2
     expected: dict[str, float] = defaultdict(float)
@@ -369,7 +369,7 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     checks = CliRunner().invoke(app, ["doctor", "--config", str(sacct / "gpucost.toml")]).output
     assert f"sacct: answers for {CLUSTER}" in checks, checks
 
-    # slurmrestd says the same
+    # slurmrestd reports the same
     url, token = slurm.rest()
     monkeypatch.setenv("SLURM_JWT", token)
     monkeypatch.setenv("SLURM_USER_NAME", "root")
@@ -380,6 +380,6 @@ def test_jobs_of_every_ending_are_what_slurm_bills(
     monkeypatch.setenv("SLURM_JWT", f"{token}x")
     assert "error" in collect(other, f'slurmrestd = "{url}"', code=1)[1]
 
-    # Slurm's own report knows complete hours alone: what was is put two hours back, and rolled up
+    # Slurm's own report covers complete hours only: records are moved back two hours and rolled up
     bill = slurm.rolled_up(hours=2)
     assert {name: bill[name] for name in found} == {name: round(value) for name, value in found.items()}

@@ -1,4 +1,4 @@
-"""A fleet that serves models, scraped by a real Prometheus: `gpucost unit tokens` gives the figures of an exact calculation."""
+"""A fleet that serves models in a real Prometheus: `gpucost unit tokens` matches an exact calculation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 KEY = ("namespace", "workload", "model", "day")
 POOLS = {"Deployment/pair-prefill": "prefill", "Deployment/pair-decode": "decode"}
-#: Hours of the fleet: all of it, each day of Berlin, a night, hours of one day, and from the middle of one to that of another.
+#: Hours of the fleet: all, each day in Berlin time, a night, hours of one day, and from noon to noon.
 WHOLE = (0, HOURS)
 PERIODS = """
 whole  | 0  | 50
@@ -44,19 +44,19 @@ noons  | 11 | 35
 
 @dataclass(frozen=True)
 class Collected:
-    """A store that commands fill."""
+    """Return a store filled by commands."""
 
     folder: Path
 
     def run(self, *words: str, hours: tuple[float, float]) -> str:
-        """What a command says of these hours."""
+        """Return the output of a command for these hours."""
         start, end = (iso(from_ms(at(hour) * 1000)) for hour in hours)
         return call(*words, "--config", str(self.folder / "gpucost.toml"), "--from", start, "--to", end)[0]
 
     def answer(self, *words: str, hours: tuple[float, float]) -> dict[str, Any]:
-        """What a command answers of these hours; numbers with a point are decimals."""
-        said = self.run(*words, "--format", "json", hours=hours)
-        answer: dict[str, Any] = json.loads(said, parse_float=Decimal)
+        """Return the JSON answer of a command for these hours; numbers with a point are decimals."""
+        output = self.run(*words, "--format", "json", hours=hours)
+        answer: dict[str, Any] = json.loads(output, parse_float=Decimal)
         return answer
 
 
@@ -85,7 +85,7 @@ def collected(url: str, tmp_path_factory: pytest.TempPathFactory) -> Collected:
 
 
 def _truth(hours: tuple[float, float], folder: Path, keeps_idle: bool) -> tuple[list[Row], Bill]:
-    """The oracle's rows, and the bill of the period."""
+    """Return the oracle's rows, and the bill of the period."""
     described, book = serving(), read_book(folder / "prices.csv")
     series = scrape(described)
 
@@ -110,9 +110,7 @@ def _exact(value: Any) -> Any:
 
 @pytest.mark.parametrize("basis", ["allocated", "used"])
 @pytest.mark.parametrize(("start", "end"), named_rows(PERIODS))
-def test_figures_are_those_of_the_exact_calculation(
-    start: str, end: str, basis: str, collected: Collected
-) -> None:
+def test_figures_match_the_exact_calculation(start: str, end: str, basis: str, collected: Collected) -> None:
     hours, keeps_idle = (int(start), int(end)), basis == "used"
     answer = collected.answer("unit", "tokens", "--basis", basis, hours=hours)
     truth, bill = _truth(hours, collected.folder, keeps_idle)
@@ -125,7 +123,7 @@ def test_figures_are_those_of_the_exact_calculation(
     for row in (*answer["rows"], *answer["models"], answer["totals"]):
         parts = row["prompt_cost"] + row["generation_cost"] + row["unserved_cost"]
         assert parts == row["cost"] - (row["idle_cost"] if keeps_idle else 0)
-    # nothing is lost: pods without work, work without pods
+    # totals are complete: pods without work, work without pods
     totals = answer["totals"]
     assert totals["cost"] == _exact(sum((row.cost for row in truth), Fraction(0)))
     assert totals["allocated_cost"] == _exact(sum((of.cost for of in bill.pods.values()), Fraction(0)))

@@ -1,4 +1,4 @@
-"""The workflows of docs/github-actions.md pass actionlint: events, expressions, inputs of actions, shell."""
+"""The workflows of docs/github-actions.md pass actionlint: events, expressions, action inputs, shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "github-actions.md"
 
 @pytest.mark.services
 @pytest.mark.ci
-def test_they_pass_actionlint(tmp_path: Path) -> None:
+def test_workflows_pass_actionlint(tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     files = [tmp_path / f"{at}.yml" for at in range(len(blocks))]
     for file, block in zip(files, blocks, strict=True):

@@ -1,1 +1,1 @@
-"""The bill of what was scraped, to the sample: by the rules of the design alone, in plain Python and exact fractions."""
+"""The exact bill of the scrapes by the rules of the design, in plain Python and exact fractions."""

@@ -1,4 +1,4 @@
-"""The bill of what was scraped: node by node and cell by cell who held GPUs, how busy they were, and what that came to."""
+"""The bill of the scrapes: allocations, activity and cost by node and cell."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Rules:
-    """What a bill depends on besides samples: prices, and settings."""
+    """The other inputs of a bill: prices and settings."""
 
     prices: Callable[[Node], Steps]
     cluster: str
@@ -39,7 +39,7 @@ class Rules:
 
 @dataclass
 class Figures:
-    """GPU-milliseconds and money of one row. `doubt` counts amounts whose ninth decimal rests on how binary fractions round."""
+    """GPU-milliseconds and money of one row; `doubt` counts amounts whose ninth decimal depends on binary rounding."""
 
     team: str | None = None
     allocated: Fraction = ZERO
@@ -63,7 +63,7 @@ class Figures:
 
 @dataclass
 class NodeFigures:
-    """GPU-milliseconds that a node had in a cell, those held beyond, and what it cost."""
+    """A node's GPU-milliseconds in a cell, the over-allocated ones, and its cost."""
 
     capacity: Fraction = ZERO
     over_allocated: Fraction = ZERO
@@ -71,32 +71,32 @@ class NodeFigures:
     doubt: int = 0
 
 
-#: From and to (milliseconds), cluster, node name, when that node was up from.
+#: From and to (milliseconds), cluster, node name, start of the node's uptime.
 CellKey = tuple[int, int, str, str, int]
 
 
 @dataclass
 class Bill:
-    """Rows by cell and the pod's uid (None: nobody), and by cell alone."""
+    """Rows by cell and the pod's uid (None: unallocated), and by cell alone."""
 
     rows: dict[tuple[CellKey, str | None], Figures] = field(default_factory=lambda: defaultdict(Figures))
     nodes: dict[CellKey, NodeFigures] = field(default_factory=lambda: defaultdict(NodeFigures))
 
 
 def exact_bill(series: list[Series], rules: Rules) -> Bill:
-    """The bill of samples: no tolerance, no aggregates, no SQL."""
+    """Return the bill of samples, without tolerance, aggregates or SQL."""
     everything = list(valid(series, rules.cluster))
-    told, exporters = list(identified(states(everything))), device_series(everything)
-    nodes = lives(told, exporters)
-    _place(nodes, exporters, told)
+    kube_states, exporters = list(identified(states(everything))), device_series(everything)
+    nodes = lives(kube_states, exporters)
+    _place(nodes, exporters, kube_states)
     for node in nodes:
         node.gpus = count_gpus(node)
     nodes = [node for node in nodes if node.gpus > 0]
     holders = defaultdict(list)
-    for pod in pods(told, nodes, exporters):
+    for pod in pods(kube_states, nodes, exporters):
         holders[pod.node].append(pod)
-    seen = collected(told, exporters)
-    teams = Teams(told, rules.teams)
+    seen = collected(kube_states, exporters)
+    teams = Teams(kube_states, rules.teams)
     bill = Bill()
     for node in nodes:
         count = _NodeBill(bill, node, holders[node], rules, teams)
@@ -105,14 +105,14 @@ def exact_bill(series: list[Series], rules: Rules) -> Bill:
     return bill
 
 
-def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) -> None:
-    """Puts each series on the node that its exporter names, else on that of the pod it names."""
+def _place(nodes: list[Node], exporters: list[DeviceSeries], kube_states: list[State]) -> None:
+    """Assign each series to the node that its exporter names, otherwise to the node of the pod it names."""
     names = defaultdict(set)
     by_name = defaultdict(list)
     for node in nodes:
         names[node.cluster].add(node.name)
         by_name[node.cluster, node.name].append(node)
-    bound = [s for s in told if s.metric == "kube_pod_info" and s.get("node")]
+    bound = [s for s in kube_states if s.metric == "kube_pod_info" and s.get("node")]
     for device in exporters:
         name = next((n for n in (device.host, device.node_label) if n in names[device.cluster]), None)
         if name is None and device.host and not device.host.replace(".", "").isdigit():
@@ -134,7 +134,7 @@ def _place(nodes: list[Node], exporters: list[DeviceSeries], told: list[State]) 
 
 
 class _NodeBill:
-    """Counts one node's segments: stretches inside one cell, at one price."""
+    """Add up one node's segments: spans within one cell at one price."""
 
     def __init__(self, bill: Bill, node: Node, holders: list[Pod], rules: Rules, teams: Teams) -> None:
         self.bill, self.node, self.rules, self.teams = bill, node, rules, teams
@@ -147,7 +147,7 @@ class _NodeBill:
         self.absences = list(_absences(node))
 
     def between(self, since: int, until: int) -> None:
-        """Counts [since, until)."""
+        """Add up [since, until)."""
         if since >= until:
             return
         begins = {at for at, _ in self.prices}
@@ -197,7 +197,7 @@ class _NodeBill:
         whole.doubt += doubtful
 
     def _stretches(self, here: list[Pod], since: int, until: int) -> tuple[dict[Pod, Fraction], Fraction]:
-        """GPU-milliseconds that each pod pays for, and those that nobody could have held."""
+        """Return the GPU-milliseconds that each pod pays for, and the unavailable ones."""
         edges = {
             since,
             until,
@@ -223,15 +223,15 @@ class _NodeBill:
     def _measured(self, pod: Pod, since: int, until: int) -> tuple[Fraction, Fraction, Fraction]:
         idle = measured = activity = ZERO
         for key, weight in pod.devices.items():
-            said = self.speech[key].between(since, until)
-            idle += weight * said[0]
-            measured += weight * said[1]
-            activity += weight * said[2]
+            measures = self.speech[key].between(since, until)
+            idle += weight * measures[0]
+            measured += weight * measures[1]
+            activity += weight * measures[2]
         return idle, measured, activity
 
 
 def cells(since: int, until: int, rules: Rules) -> Iterator[tuple[int, int]]:
-    """Hours, cut at local midnights and at the ends of reported periods, as far as they touch [since, until)."""
+    """Yield the hours that overlap [since, until), split at local midnights and at the ends of reported periods."""
     edges = {hour * HOUR for hour in range(since // HOUR, -(-until // HOUR) + 1)} | set(rules.cuts)
     day = datetime.fromtimestamp(since / 1000, UTC).astimezone(rules.zone).date() - timedelta(days=1)
     while (midnight := _midnight(day, rules.zone)) <= until + 24 * HOUR:
@@ -247,7 +247,7 @@ def _midnight(day: Any, zone: ZoneInfo) -> int:
 
 
 def _absences(node: Node) -> Iterator[tuple[str, int, int, Fraction]]:
-    """(cause, from, to, GPUs) of what could not have been held: not ready or cordoned, or not allocatable."""
+    """Yield (cause, from, to, GPUs) of unavailable GPUs: not ready, cordoned or not allocatable."""
     offered = [s for s in node.states if s.metric == "kube_node_status_capacity"]
     for state in node.states:
         if state.first >= node.until or state.end <= node.since:
@@ -275,9 +275,9 @@ def _absences(node: Node) -> Iterator[tuple[str, int, int, Fraction]]:
 
 
 def rounded(cost: Decimal, share: Fraction) -> tuple[Decimal, int]:
-    """A part of a cost to nine decimals, half a billionth up; and 1 where that is in doubt, else 0.
+    """Return a part of a cost to nine decimals, halves rounded up, and 1 if the rounding is in doubt, otherwise 0.
 
-    Costs and shares are multiplied in binary, where a share such as 1/7 is not exact: next to a half it may go either way.
+    Costs and shares are multiplied in binary, and a share such as 1/7 is inexact: close to a half, it may round either way.
     """
     exact = Fraction(cost) * share * 10**9
     nanos = exact.numerator // exact.denominator
@@ -286,7 +286,7 @@ def rounded(cost: Decimal, share: Fraction) -> tuple[Decimal, int]:
 
 
 def amounts(cost: Decimal, shares: dict[Pod | None, Fraction]) -> tuple[dict[Pod | None, Decimal], int]:
-    """Each share's amount: what rounding leaves goes to the largest share, then the smallest uid; and billionths in doubt."""
+    """Return each share's amount, the rounding remainder in the largest share, then smallest uid; and billionths in doubt."""
     each = {pod: rounded(cost, share) for pod, share in shares.items()}
     costs = {pod: amount for pod, (amount, _) in each.items()}
     doubt = sum(doubtful for _, doubtful in each.values())

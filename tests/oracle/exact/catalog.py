@@ -1,4 +1,4 @@
-"""The facts that gpucost ships about instance types, GPU models and MIG profiles."""
+"""Facts shipped with gpucost about instance types, GPU models and MIG profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 PRICING = Path(__file__).parents[3] / "pricing"
-#: GPU instances with other than seven compute slices (NVIDIA MIG user guide, supported profiles).
+#: GPUs without seven compute slices (NVIDIA MIG user guide, supported profiles).
 OTHER_SLICES = re.compile(r"(A30|RTX[- ]?PRO[- ]?6000)")
 
 
@@ -21,7 +21,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 @cache
 def gpus_of(instance_type: str) -> Fraction | None:
-    """How many GPUs an instance type has, as its cloud sells it."""
+    """Return the GPU count of an instance type, as its cloud sells it."""
     counts = [
         Fraction(row["gpu_count"])
         for row in _rows("instances.csv")
@@ -32,7 +32,7 @@ def gpus_of(instance_type: str) -> Fraction | None:
 
 @cache
 def memory_of(product: str) -> Fraction | None:
-    """MiB of a GPU."""
+    """Return the MiB of a GPU."""
     models = {_spelled(row["alias"]): row["gpu_model"] for row in _rows("gpu_aliases.csv")}
     memory = {row["gpu_model"]: row["memory_mib"] for row in _rows("gpus.csv")}
     known = memory.get(models.get(_spelled(product), product))
@@ -45,5 +45,5 @@ def _spelled(name: str) -> str:
 
 
 def slices_of(product: str) -> int:
-    """Compute slices of a GPU that can be cut."""
+    """Return the compute slices of a GPU that supports MIG."""
     return 4 if OTHER_SLICES.search(product.removeprefix("NVIDIA").strip(" -")) else 7

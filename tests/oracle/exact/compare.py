@@ -1,4 +1,4 @@
-"""Holds what the product stored against the exact bill, row by row."""
+"""Compare the stored rows with the exact bill, row by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.oracle.exact.states import HOUR
 from tests.replay.fleet import Fleet, period_of
 from tests.replay.series import Series
 
-#: GPU-milliseconds that binary fractions may be off: a billionth of a GPU-hour.
+#: Tolerance of GPU-milliseconds for binary fractions: a billionth of a GPU-hour.
 NEAR = Fraction(HOUR, 10**9)
 _ROWS = """
     SELECT (c.from_ms, c.to_ms, n.cluster, n.node, n.up_from_ms), a.uid, c.team, allocated_gpu_ms, active_gpu_ms, idle_gpu_ms,
@@ -42,9 +42,9 @@ def check_equal(
     prices: Callable[[Node], Steps] | None = None,
     slack: Decimal = Decimal(0),
 ) -> None:
-    """Every figure of a cell, a node and a pod is the exact bill's; fails with a line for each of some that are not.
+    """Check that every figure of a cell, node and pod equals the exact bill; fail with a line for each of the first differences.
 
-    Prices are those of the book unless given; `slack` is how far money may be off.
+    Prices default to the price book; `slack` is the tolerance of money.
     """
     assert config.prices.book is not None
     rules = Rules(
@@ -59,12 +59,12 @@ def check_equal(
 
 
 def stored(store: Store) -> Bill:
-    """What the product stored, as a bill."""
+    """Return the stored figures as a bill."""
     bill = Bill()
     with store.read() as con:
         for cell, uid, team, *figures in con.execute(_ROWS).fetchall():
             times = map(Fraction, figures[: len(_TIMES)])
-            # a pod whose share of a claim changed stands there once for each share
+            # a pod whose share of a claim changed has one row per share
             bill.rows[cell, uid] += Figures(team, *times, *figures[len(_TIMES) :])
         for cell, capacity, over, cost in con.execute(_NODES).fetchall():
             bill.nodes[cell] = NodeFigures(Fraction(capacity), Fraction(over), cost)

@@ -1,4 +1,4 @@
-"""When each cluster was collected: what was seen, by the samples' own times."""
+"""Collected time of each cluster, by the times of the samples."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import defaultdict
 from tests.oracle.exact.devices import DeviceSeries
 from tests.oracle.exact.states import HOUR, State
 
-#: What was not seen is bridged up to this long: who stands at both ends held on. Longer ones are not collected.
+#: Gaps up to this long are bridged: pods present at both ends held their GPUs. Longer gaps are not collected.
 BRIDGED = 2 * HOUR
 
 
-def collected(told: list[State], exporters: list[DeviceSeries]) -> dict[str, list[tuple[int, int]]]:
-    """Spans of collected time by cluster, from one scrape before its first sample, in the same hour, to one after its last.
+def collected(kube_states: list[State], exporters: list[DeviceSeries]) -> dict[str, list[tuple[int, int]]]:
+    """Return spans of collected time by cluster, from one scrape before the first sample (same hour) to one after the last.
 
-    Activity alone tells nothing of who held a GPU: it counts only where nothing else was ever collected. Families of metrics that
-    fall silent alone, and shards, are left to the tests of coverage.
+    Activity alone does not show which pod held a GPU: it counts only for clusters without any other metrics. The tests of
+    coverage cover shards and single families of metrics that fail.
     """
     seen = defaultdict(list)
-    for state in told:
+    for state in kube_states:
         seen[state.cluster].append((state.first, state.last, state.begin, state.end))
     known = set(seen)
     for device in exporters:

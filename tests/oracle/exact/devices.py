@@ -1,4 +1,4 @@
-"""Devices: what exporters' series measure, whom they name, and from when to when each sample speaks."""
+"""Devices: the measurements of exporters' series, the pods they name, and the time for which each sample is valid."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class DeviceSeries:
         return self.last + self.intervals[self.last // HOUR]
 
     def samples_in(self, since: int, until: int) -> int:
-        """How often it spoke in [since, until)."""
+        """Return the number of samples in [since, until)."""
         return bisect.bisect_left(self.times, until) - bisect.bisect_left(self.times, since)
 
     def _named(self, *labels: str) -> str | None:
@@ -94,22 +94,22 @@ class DeviceSeries:
 
 
 def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
-    """The series of activity: of whole devices by one metric, of MIG instances by the other."""
-    told = []
+    """Return the activity series: one metric for whole devices, the other for MIG instances."""
+    activity = []
     for samples in everything:
         labels = samples.labels
         if labels["__name__"] == (MIG if labels.get("GPU_I_ID") else DEVICE) and (
             labels.get("UUID") or labels.get("uuid")
         ):
-            told.append(samples)
+            activity.append(samples)
     scraped = defaultdict(lambda: defaultdict(list))
-    for samples in told:
+    for samples in activity:
         hourly = hourly_gaps(samples)
         for hour, gaps in hourly.items():
             scraped[_target(samples)][hour].append((-len(gaps), lower_median(gaps) or USUAL_INTERVAL))
     intervals = {target: dict(_intervals(hours)) for target, hours in scraped.items()}
     found = []
-    for samples in told:
+    for samples in activity:
         own = intervals.get(_target(samples), {})
         hours = {}
         for hour in sorted({time // HOUR for time in samples.times}):
@@ -125,15 +125,15 @@ def device_series(everything: Iterable[Samples]) -> list[DeviceSeries]:
 
 
 def _target(samples: Samples) -> Target:
-    """What is scraped at once; an aggregator in between may give all exporters one instance."""
+    """Return the target scraped as one; an aggregator may give all exporters the same instance."""
     return *samples.target[:2], f"{samples.target[2]} {_host(samples.labels)}"
 
 
 def _intervals(hours: dict[int, list[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
-    """The scrape interval of a target by hour, from (minus the number of gaps, their median) of its series in each.
+    """Yield a target's scrape interval by hour, from (minus the number of gaps, their median) of its series in each hour.
 
-    What one target tells is scraped at once: the series with the most samples counts, since others lost some that made no sense.
-    Of an hour and its neighbors the longest interval counts: the hour in which scraping changed has samples of either.
+    All series of a target are scraped together: the one with the most samples counts, since others lost implausible samples.
+    The longest interval of an hour and its neighbors counts: the hour in which scraping changed has samples of both intervals.
     """
     medians = {hour: min(series)[1] for hour, series in hours.items() if min(series)[0] <= -2}
     for hour in {h + near for h in medians for near in (-1, 0, 1)}:
@@ -147,7 +147,7 @@ def _host(labels: dict[str, str]) -> str:
 
 
 class Speech:
-    """When the samples of one device speak, and what they say: sums of time up to any moment."""
+    """The validity and values of one device's samples, as cumulative sums of time up to any moment."""
 
     def __init__(self, series: list[DeviceSeries], threshold: Fraction) -> None:
         scale = SCALE[series[0].labels["__name__"]]
@@ -184,7 +184,7 @@ class Speech:
             activity += percents[value] * speaks
 
     def between(self, since: int, until: int) -> tuple[int, int, Fraction]:
-        """Milliseconds idle and measured, and percent x milliseconds, in [since, until)."""
+        """Return idle and measured milliseconds, and percent x milliseconds, in [since, until)."""
         before, after = self._until(since), self._until(until)
         return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 

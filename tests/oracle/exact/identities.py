@@ -1,4 +1,4 @@
-"""Pods of which relabeling dropped the uid: told apart by namespace, name, node and start."""
+"""Pods without a uid after relabeling, distinguished by namespace, name, node and start."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from tests.oracle.exact.labels import EVER, NEVER
 from tests.oracle.exact.states import COVERED, State
 
-#: What tells when a pod was bound, the better first.
+#: Metrics of the time at which a pod was bound, best first.
 STARTS = ("kube_pod_status_scheduled_time", "kube_pod_start_time")
 
 
-def identified(told: list[State]) -> Iterator[State]:
-    """The same states, those of pods without a uid with the uid that they are given, each once per pod that it speaks of."""
+def identified(kube_states: list[State]) -> Iterator[State]:
+    """Yield the states with generated uids for pods without one, each once per pod that it covers."""
     nameless = defaultdict(list)
-    for state in told:
+    for state in kube_states:
         if (
             state.metric.startswith("kube_pod_")
             and not state.get("uid")
@@ -45,7 +45,7 @@ def identified(told: list[State]) -> Iterator[State]:
 
 
 def _lives(states: list[State]) -> Iterator[tuple[int, int, str | None, int]]:
-    """From, to, node and start of each pod of one name: a new one has another start, else another node, or follows a silence."""
+    """Yield from, to, node and start of each pod of one name: a new pod has another start or node, or follows a gap."""
     infos = sorted(
         (s for s in states if s.metric == "kube_pod_info" and s.get("node")), key=lambda s: s.first
     )

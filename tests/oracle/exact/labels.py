@@ -1,4 +1,4 @@
-"""Which labels an object carried when."""
+"""Labels of objects over time."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ Labels = dict[str, str]
 
 
 class Span(NamedTuple):
-    """Labels that an object carried from `since` up to `until`."""
+    """Labels of an object in [since, until)."""
 
     since: int
     until: int
     labels: Labels
 
 
-#: Labels that tell of a node's GPUs: it carries some once they have been discovered.
+#: Labels that describe a node's GPUs: it has some once they are discovered.
 _GPU_LABELS = """
     label_nvidia_com_gpu_product label_nvidia_com_gpu_count label_nvidia_com_gpu_replicas
     label_nvidia_com_mig_strategy label_cloud_google_com_gke_accelerator label_amd_com_gpu_product_name"""
 
 
-def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
-    """The object's spans of unchanged labels, in order, the first since ever and the last for ever; none without labels.
+def spans(kube_states: Iterable[State], *, of_node: bool = False) -> list[Span]:
+    """Return the object's spans of unchanged labels by time, the first and last unbounded; none without labels.
 
-    A set of labels ends at its own last sample; what no set tells, the first after it does. Of several sets at a moment each
-    label's newest value counts. A node always carries labels, and a GPU node some that tell of its GPUs: sets without them
-    are from before those were discovered, or from a while in which they were lost.
+    A set of labels ends at its own last sample; the next set covers time without one. If several sets overlap, the newest
+    value of each label counts. A node always has labels, and a GPU node has some that describe its GPUs: sets without them
+    date from before their discovery, or from a time of lost labels.
     """
     sets = [
-        (s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")}) for s in told
+        (s.first, s.last + 1, {k: v for k, v in s.labels.items() if k.startswith("label_")})
+        for s in kube_states
     ]
     edges = sorted({edge for one in sets for edge in one[:2]})
     stretches = []
@@ -57,5 +58,5 @@ def spans(told: Iterable[State], *, of_node: bool = False) -> list[Span]:
 
 
 def at(all_spans: list[Span], time: int) -> Span | None:
-    """The span that holds a moment."""
+    """Return the span that contains a moment."""
     return next((span for span in all_spans if span.since <= time < span.until), None)

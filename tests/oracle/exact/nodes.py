@@ -1,4 +1,4 @@
-"""Nodes: when each was up, what it says of itself, and what one unit of a resource is on it."""
+"""Nodes: their uptime, their labels, and the share of a GPU that one unit of a resource is."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.oracle.exact.devices import DeviceSeries
 from tests.oracle.exact.labels import Labels, Span, at, spans
 from tests.oracle.exact.states import ONE, ZERO, State
 
-#: Resources that count devices or slices; a gpu-mem of unknown size counts as a device, and the report says so.
+#: Resources that count devices or slices; a gpu-mem of unknown size counts as a device, with a warning in the report.
 DEVICES = re.compile(
     r"nvidia_com_gpu(_shared)?|nvidia_com_mig_.+|amd_com_gpu|amd_com_[sdtqc]px_nps[0-9]+|habana_ai_gaudi.*|aws_amazon_com_neuron.*"
     r"|google_com_tpu|aliyun_com_gpu_mem|volcano_sh_vgpu_number"
 )
-#: Virtual devices, with what says which part of them a container asks for: MiB and percent of memory, percent of cores.
+#: Virtual devices with the resources for the requested part: MiB and percent of memory, percent of cores.
 PARTS = {
     "nvidia_com_gpu": ("nvidia_com_gpumem", "nvidia_com_gpumem_percentage", "nvidia_com_gpucores"),
     "volcano_sh_vgpu_number": (
@@ -28,7 +28,7 @@ PARTS = {
         "volcano_sh_vgpu_cores",
     ),
 }
-#: Compute dies of a GPU from AMD over those of a partition.
+#: Compute dies of an AMD GPU per die of a partition.
 PARTITIONS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 CORES = "aws_amazon_com_neuroncore"
 SPOT = {"spot", "preemptible", "ec2spot"}
@@ -54,13 +54,13 @@ PROVIDERS = {"aws": "eks_amazonaws_com_", "azure": "kubernetes_azure_com_"}
 
 
 def is_accelerator(resource: str) -> bool:
-    """Whether a resource, as kube-state-metrics names it, counts devices or slices of them."""
+    """Return whether a resource, as kube-state-metrics names it, counts devices or slices."""
     return DEVICES.fullmatch(resource) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one unit of a resource is: its share of a GPU, and the slice that it is or shares, with that slice's part."""
+    """One unit of a resource: its share of a GPU, and the slice that it is or shares, with the slice's part."""
 
     share: Fraction
     profile: str | None
@@ -90,11 +90,11 @@ class Node:
 
     @property
     def last_labels(self) -> Labels:
-        """The labels of its last days, which say where it is and how it was bought."""
+        """Return the labels of its last days, with its place and capacity type."""
         return self.labels[-1].labels if self.labels else {}
 
     def label(self, *names: str) -> str | None:
-        """The first of these labels that it carries."""
+        """Return the value of the first of these labels that it has."""
         return _first(self.last_labels, names)
 
     @property
@@ -128,17 +128,17 @@ class Node:
 
     @property
     def product(self) -> str:
-        """What its GPUs are called."""
+        """Return its GPU model."""
         models = sorted(d.labels.get("modelName") or d.labels.get("model_name") or "" for d in self.devices)
         return self.label(*PRODUCTS) or (models[-1] if models else "")
 
     @property
     def slices(self) -> int:
-        """Compute slices of each of its GPUs."""
+        """Return the compute slices of each of its GPUs."""
         return slices_of(self.product)
 
     def memory_of_each(self, resource: str) -> Fraction | None:
-        """MiB of a GPU: what the node offers of it, which shows how it is scaled, else what the model has."""
+        """Return the MiB of a GPU: the node's offer, which shows the scaling, otherwise the model's memory."""
         offered = [
             Fraction(s.value)
             for s in self.states
@@ -148,11 +148,11 @@ class Node:
 
     @property
     def replicas(self) -> Fraction:
-        """Slots of each GPU, as its last labels say."""
+        """Return the slots of each GPU according to its last labels."""
         return _replicas(self.last_labels)
 
     def capacity(self, since: int, until: int) -> dict[str, Fraction]:
-        """Units of each accelerator that the node offers last within a time."""
+        """Return the units of each accelerator that the node last offered within a time."""
         newest = {}
         low, high = max(self.since, since), min(self.until, until)
         for state in self.states:
@@ -166,9 +166,9 @@ class Node:
         return {resource: Fraction(state.value) for resource, state in newest.items()}
 
     def unit(self, resource: str, time: int) -> Unit:
-        """What one unit of a resource was at a moment: the one place that decides shares of whole requests.
+        """Return one unit of a resource at a moment: the only place that decides shares of whole requests.
 
-        Which part of a virtual GPU a container asks for, pods.py reads from its other requests.
+        pods.py reads the requested part of a virtual GPU from the container's other requests.
         """
         span = at(self.labels, time) or Span(-(2**62), 2**62, {})
         offered = self.capacity(span.since, span.until)
@@ -201,7 +201,7 @@ class Node:
         return Unit(share, profile, part, shared or outnumbers)
 
     def _is_like_hami(self, resource: str, span: Span) -> bool:
-        """Whether units are virtual GPUs though no pod here asks for parts: as many to a GPU as where pods do, or ten."""
+        """Return whether units are virtual GPUs without requests for parts here: the usual count per GPU elsewhere, or ten."""
         near = [node for node in self.on_hami if resource in node.virtual]
         ratio = self.capacity(span.since, span.until).get(resource, ZERO) / (self.gpus or 1)
         strategies = (
@@ -225,7 +225,7 @@ class Node:
         return self.plain_profile(labels) if resource in ("nvidia_com_gpu", "nvidia_com_gpu_shared") else None
 
     def plain_profile(self, labels: Labels) -> str | None:
-        """The slice that a plain GPU is where all are cut alike."""
+        """Return the slice that a plain GPU resource is if all GPUs are partitioned alike."""
         cut = re.search(r"-MIG-([0-9]+g\.[0-9]+gb)", _first(labels, PRODUCTS) or "")
         partition = labels.get("label_cloud_google_com_gke_gpu_partition_size")
         if cut or partition:
@@ -234,7 +234,7 @@ class Node:
 
     @property
     def only_profile(self) -> str | None:
-        """The profile of all its instances, where they have one alone."""
+        """Return the profile of all its instances if they share one."""
         profiles = {d.profile for d in self.devices}
         only = next(iter(profiles)) if len(profiles) == 1 else None
         return only.lower() if only else None
@@ -262,10 +262,10 @@ def _replicas(labels: Labels) -> Fraction:
     )
 
 
-def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
-    """All lives of nodes that metrics show, without what is on them."""
+def lives(kube_states: list[State], exporters: list[DeviceSeries]) -> list[Node]:
+    """Return all node lifetimes in the metrics, without pods and devices."""
     seen = defaultdict(list)
-    for state in told:
+    for state in kube_states:
         if state.metric.startswith("kube_node_") and state.get("node"):
             seen[state.cluster, str(state.get("node"))].append(state)
     found = []
@@ -297,7 +297,7 @@ def lives(told: list[State], exporters: list[DeviceSeries]) -> list[Node]:
 
 
 def _created(created: dict[int, list[State]]) -> list[tuple[int, int]]:
-    """From its creation to its last sample plus an interval, or to the creation of the next node of that name."""
+    """Return its lifetime: from creation to one interval after the last sample, or to the next creation under that name."""
     births = sorted(created)
     following = [*births[1:], 2**62]
     return [
@@ -307,7 +307,7 @@ def _created(created: dict[int, list[State]]) -> list[tuple[int, int]]:
 
 
 def _undated(states: list[State], infos: list[State]) -> list[tuple[int, int]]:
-    """Where no creation is told, a machine is a life: while it is named, from its first sample to its last plus an interval."""
+    """Return the lifetime without a creation time: per machine, from its first sample to its last plus an interval."""
     found = {}
     for state in states:
         named = [s for s in infos if s.first < state.end and state.first < s.end]
@@ -324,7 +324,7 @@ def _machine(info: State) -> str | None:
 
 
 def count_gpus(node: Node) -> Fraction:
-    """Physical GPUs: nvidia.com/gpu.count, else the instance catalog, else distinct UUIDs, else what is offered."""
+    """Return the physical GPUs: nvidia.com/gpu.count, the instance catalog, distinct UUIDs or the offer, in that order."""
     profile = node.plain_profile(node.last_labels)
     strategy = node.label("nvidia_com_mig_strategy")
     alike = [
@@ -333,11 +333,11 @@ def count_gpus(node: Node) -> Fraction:
         if (_profile_label(s.labels), s.labels.get("label_nvidia_com_mig_strategy") == "single")
         == (_profile_label(node.last_labels), strategy == "single")
     ]
-    told = [
+    counts = [
         _number(_first(labels, ("nvidia_com_gpu_count", "cloud_google_com_gke_accelerator_count")) or "0")
         for labels in alike
     ]
-    counted = max(told, default=ZERO)
+    counted = max(counts, default=ZERO)
     if profile is None and counted > 0:
         return counted
     sold = gpus_of(node.label("node_kubernetes_io_instance_type", "beta_kubernetes_io_instance_type") or "")

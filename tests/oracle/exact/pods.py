@@ -1,4 +1,4 @@
-"""Pods: where and from when to when each held how much of a node's GPUs, and which devices are known to be its own."""
+"""Pods: the node, time and amount of the GPUs each held, and the devices known to be its own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.oracle.exact.nodes import PARTS, Node, is_accelerator
 from tests.oracle.exact.states import ONE, ZERO, State
 
 TERMINAL = ("Succeeded", "Failed")
-#: How far a phase may lag behind the completion that it follows: two scrapes, or this.
+#: Longest lag of a phase behind its completion: two scrapes, or this.
 LAG = 120_000
-#: A label that names one pod alone is as good as any number of samples.
+#: Weight of a label that names exactly one pod: more than any number of samples.
 CERTAIN = 10**9
 
 
 @dataclass
 class Holding:
-    """What one pod held of one kind of devices: whole ones, or slices."""
+    """The devices of one kind that a pod held: whole ones or slices."""
 
     units: Fraction = ZERO
     gpus: Fraction = ZERO
@@ -30,7 +30,7 @@ class Holding:
 
 @dataclass(eq=False)
 class Pod:
-    """A pod that held GPUs of a node, and the weight that each device known to be its own has."""
+    """A pod that held GPUs of a node, and the weight of each device known to be its own."""
 
     cluster: str
     namespace: str
@@ -48,13 +48,13 @@ def _is_request(state: State) -> bool:
     return state.metric.startswith("kube_pod_") and "container_resource_" in state.metric
 
 
-def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]) -> list[Pod]:
-    """All pods that held GPUs."""
+def pods(kube_states: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]) -> list[Pod]:
+    """Return all pods that held GPUs."""
     by_uid = defaultdict(list)
     by_name = defaultdict(list)
     for node in nodes:
         by_name[node.cluster, node.name].append(node)
-    for state in told:
+    for state in kube_states:
         if state.metric.startswith("kube_pod_") and state.get("uid"):
             by_uid[state.cluster, str(state.get("uid"))].append(state)
         if _is_request(state) and is_accelerator(state.resource):
@@ -81,7 +81,7 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
         on = sorted((one for one in on if one[0] < one[1]), key=lambda one: one[0])
         if not on:
             continue
-        # a pod never moves: of nodes of one name it ran on the first
+        # a pod never moves: with several nodes of one name, it ran on the first
         pod = Pod(cluster, namespace, name, uid, on[0][2], on[0][0], on[0][1])
         for resource, count in units.items():
             part = _part_of_virtual(resource, states, pod.node) if resource in PARTS else None
@@ -100,30 +100,32 @@ def pods(told: list[State], nodes: list[Node], exporters: Iterable[DeviceSeries]
 
 
 def _part_of_virtual(counted: str, states: list[State], node: Node) -> Fraction | None:
-    """GPUs that a pod holds by parts of virtual ones (HAMi, Volcano); None where it asks for no part.
+    """Return the GPUs that a pod holds as parts of virtual GPUs (HAMi, Volcano); None if it requests no part.
 
-    A container's: devices x max(cores, memory), at most 1 each. Missing memory is all of the device's; missing cores are none.
+    Per container: devices x max(cores, memory), at most 1 each. Missing memory means the whole device, missing cores none.
     """
-    asked = {
-        (resource, container, is_init): units for (resource, container, is_init), units in _asked(states).items()
+    requested = {
+        (resource, container, is_init): units for (resource, container, is_init), units in _requested(states).items()
         if resource in PARTS[counted] or resource == counted
     }  # fmt: skip
-    if not any(resource in PARTS[counted] for resource, _, _ in asked):
+    if not any(resource in PARTS[counted] for resource, _, _ in requested):
         return None
     parts = {}
-    for container, is_init in {key[1:] for key in asked}:
-        memory, percentage, cores = (asked.get((resource, container, is_init)) for resource in PARTS[counted])
+    for container, is_init in {key[1:] for key in requested}:
+        memory, percentage, cores = (
+            requested.get((resource, container, is_init)) for resource in PARTS[counted]
+        )
         of_each = node.memory_of_each(PARTS[counted][0])
         share = percentage / 100 if percentage is not None else ONE
         if memory is not None:
             share = memory / of_each if of_each else ONE
-        devices = asked.get((counted, container, is_init), ONE)
+        devices = requested.get((counted, container, is_init), ONE)
         parts[container, is_init] = devices * min(ONE, max(share, (cores or ZERO) / 100))
     return _together({("", *key): part for key, part in parts.items()}, states)[""]
 
 
 def _claimed(claims: list[Pod]) -> list[Pod]:
-    """Pods that hold devices by claims, each once per stretch of an unchanged share: a device is split among those that run."""
+    """Return pods that hold devices by claims, once per span of unchanged share: running pods split a device."""
     on = defaultdict(dict)
     for pod in claims:
         for device in _named(pod):
@@ -163,22 +165,22 @@ def _hold(pod: Pod, sliced: bool, units: Fraction, gpus: Fraction, shared: bool)
 
 
 def requests(states: list[State]) -> dict[str, Fraction]:
-    """Units by resource: what containers and sidecars hold together, or the largest init container."""
-    return {resource: units for resource, units in _together(_asked(states), states).items() if units > 0}
+    """Return units by resource: the sum of containers and sidecars, or the largest init container."""
+    return {resource: units for resource, units in _together(_requested(states), states).items() if units > 0}
 
 
-def _asked(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
-    """Units by resource, container and whether it is an init container; requests equal limits, however often they are told."""
-    asked = {}
+def _requested(states: list[State]) -> dict[tuple[str, str | None, bool], Fraction]:
+    """Return units by resource, container and init flag; requests equal limits, and duplicates count once."""
+    requested = {}
     for state in states:
         if _is_request(state):
             key = (state.resource, state.get("container"), "_init_" in state.metric)
-            asked[key] = max(Fraction(state.value), asked.get(key, ZERO))
-    return asked
+            requested[key] = max(Fraction(state.value), requested.get(key, ZERO))
+    return requested
 
 
 def _together(
-    asked: dict[tuple[str, str | None, bool], Fraction], states: list[State]
+    requested: dict[tuple[str, str | None, bool], Fraction], states: list[State]
 ) -> dict[str, Fraction]:
     sidecars = {
         s.get("container")
@@ -187,7 +189,7 @@ def _together(
     }
     lasting = defaultdict(Fraction)
     starting = defaultdict(Fraction)
-    for (resource, container, is_init), units in asked.items():
+    for (resource, container, is_init), units in requested.items():
         if is_init and container not in sidecars:
             starting[resource] = max(starting[resource], units)
         else:
@@ -202,7 +204,7 @@ def _node_of(states: list[State]) -> str | None:
 
 
 def _held(states: list[State]) -> tuple[int, int] | None:
-    """From the moment it was bound until it was terminal, or was seen no more."""
+    """Return the span from its binding to its terminal phase or its last sample."""
     since = next(
         (
             at
@@ -230,7 +232,7 @@ def _held(states: list[State]) -> tuple[int, int] | None:
         completed = max(
             (round(s.value * 1000) for s in states if s.metric == "kube_pod_completion_time"), default=None
         )
-        # reported for any container that ever ended: one that ended long before the pod did proves nothing
+        # reported for any container that ever ended: an end long before the pod's end proves nothing
         if completed is not None and completed <= max(s.last for s in over):
             alive = _last_alive(states, over)
             lag = max(2 * max(s.end - s.last for s in states), LAG)
@@ -240,7 +242,7 @@ def _held(states: list[State]) -> tuple[int, int] | None:
 
 
 def _last_alive(states: list[State], over: list[State]) -> int | None:
-    """The last scrape before the phase that it ended in; none where it was over before it was first seen."""
+    """Return the last scrape before its terminal phase; none if it ended before its first sample."""
     phase = "Succeeded" if any(s.labels["phase"] == "Succeeded" for s in over) else "Failed"
     before = [
         s.last
@@ -255,7 +257,7 @@ def _least(states: list[State], metric: str) -> int | None:
 
 
 def _named(pod: Pod) -> list[DeviceSeries]:
-    """The series on its node that name it while it held GPUs."""
+    """Return the series on its node that name it while it held GPUs."""
     return [
         d
         for d in pod.node.devices
@@ -264,7 +266,7 @@ def _named(pod: Pod) -> list[DeviceSeries]:
 
 
 def _assign(found: list[Pod]) -> None:
-    """Gives each pod the devices known to be its own, and how many GPUs each stands for."""
+    """Assign each pod the devices known to be its own, with the GPUs that each represents."""
     named = {pod: _named(pod) for pod in found}
     namesakes = defaultdict(int)
     for pod, series in named.items():
@@ -274,7 +276,7 @@ def _assign(found: list[Pod]) -> None:
         spoken = defaultdict(int)
         one_of = {}
         for one in named[pod]:
-            # a reused name: the series must have spoken within this very pod's life
+            # a reused name: the series must have samples within this pod's lifetime
             samples = CERTAIN if namesakes[pod.node, one] == 1 else one.samples_in(pod.since, pod.until)
             if samples:
                 spoken[one.uuid, one.instance] += samples
@@ -295,12 +297,12 @@ def _assign(found: list[Pod]) -> None:
             parts = {key: _part(pod.node, one_of[key], units) for key in mine}
             total = sum(parts.values(), ZERO)
             for key, part in parts.items():
-                # slots lie on the devices known; whole devices and slices that no exporter names stay unmeasured
+                # slots are on the known devices; whole devices and slices that no exporter names stay unmeasured
                 pod.devices[key] = part * (kind.gpus / total if kind.shared else min(ONE, kind.gpus / total))
 
 
 def _alone(pod: Pod) -> list[DeviceSeries]:
-    """Devices that it can only be on: all of a node whose GPUs it holds, or the one GPU that there is."""
+    """Return the devices it must be on: all of a node if it holds all GPUs, or the node's only GPU."""
     if pod.node.gpus > 1 and pod.gpus < pod.node.gpus:
         return []
     near = [d for d in pod.node.devices if d.first < pod.until and pod.since <= d.last]

@@ -1,4 +1,4 @@
-"""What a node costs per hour at each moment, by the price book: the most specific row that has begun, of its latest step."""
+"""Hourly price of a node at each moment by the price book: the most specific row in force, in its latest step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from tests.oracle.exact.labels import EVER
 from tests.oracle.exact.nodes import Node
 
-#: By capacity type, the purchase options that price it and how well; a row that names none prices any.
+#: By capacity type, the purchase options that price it with their rank; a row without an option prices any.
 FITTING = {
     "on_demand": {"on_demand": 1, "savings_plan": 1, "cud": 1},
     "reserved": {"reserved": 4, "savings_plan": 3, "cud": 2, "on_demand": 1},
@@ -23,18 +23,18 @@ FITTING = {
 NANO = Decimal("0.000000001")
 
 Row = dict[str, str]
-#: Moments (milliseconds) and the price per hour from there on, to nine decimals; none before the first.
+#: Moments (milliseconds) and the price per hour from then on, to nine decimals; no price before the first.
 Steps = list[tuple[int, Decimal]]
 
 
 def read_book(path: Path) -> list[Row]:
-    """The rows of a price book."""
+    """Return the rows of a price book."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def steps(book: list[Row], node: Node, zone: ZoneInfo) -> Steps:
-    """The node's prices, in order."""
+    """Return the node's prices by time."""
     facts = {
         "instance_type": node.label("node_kubernetes_io_instance_type", "beta_kubernetes_io_instance_type"),
         "zone": node.label("topology_kubernetes_io_zone", "failure_domain_beta_kubernetes_io_zone"),
@@ -53,7 +53,7 @@ def steps(book: list[Row], node: Node, zone: ZoneInfo) -> Steps:
         )
         whole = Decimal(best["price_per_hour"]) * (int(node.gpus) if best.get("per") == "gpu" else 1)
         found.append((moment, whole.quantize(NANO), _named(best, zone)))
-    # a row that repeats the price before it begins nothing: money is rounded once for both
+    # a row that repeats the previous price starts no new step: money is rounded once for both
     return [
         step[:2]
         for before, step in itertools.pairwise([None, *found])
@@ -62,7 +62,7 @@ def steps(book: list[Row], node: Node, zone: ZoneInfo) -> Steps:
 
 
 def _named(row: Row, zone: ZoneInfo) -> tuple[str, date | None]:
-    """What a bill's reader is told of a price: its purchase option and the day it is of."""
+    """The details of a price in a report: its purchase option and its date."""
     begins = _begins(row["effective_start"], zone)
     return row["purchase_option"], None if begins == EVER else datetime.fromtimestamp(
         begins / 1000, UTC

@@ -1,4 +1,4 @@
-"""What samples say: which can be true, which run of equal ones was so from when to when, and how often they came."""
+"""Samples: which are plausible, the start and end of runs of equal values, and the scrape interval."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.replay.series import Series
 
 ZERO, ONE = Fraction(0), Fraction(1)
 HOUR = 3_600_000
-#: A gap up to this long is no gap (DESIGN, "Collected is what was seen"): what was so before and after it was so in it.
+#: A gap up to this long is bridged (DESIGN, "Coverage"): a state before and after it holds within it.
 COVERED = 10 * 60_000
-#: DCGM's ways to say that there is no value.
+#: DCGM's markers of a missing value.
 SENTINELS = (
     {2147483632.0 + i for i in range(4)}
     | {140737488355328.0 + i for i in range(4)}
     | {4294967295.0, 9.223372036854776e18}
 )
-#: Activity metrics, with what makes them a percentage; the first is that of whole devices, the second that of MIG instances.
+#: Activity metrics with their factor to percent: the first for whole devices, the second for MIG instances.
 DEVICE, MIG = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 SCALE = {DEVICE: 1, MIG: 100}
 USUAL_INTERVAL = 60_000
@@ -33,7 +33,7 @@ Target = tuple[str, str, str]
 
 
 class Samples(NamedTuple):
-    """The valid samples of one series, in order of time."""
+    """The valid samples of one series, by time."""
 
     labels: dict[str, str]
     cluster: str
@@ -47,9 +47,9 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """That a series of kube-state-metrics had a value, from its first sample to its last (milliseconds).
+    """A run of one value of a kube-state-metrics series, from its first sample to its last (milliseconds).
 
-    It was so until `end`, one scrape interval after; `begin` is one before.
+    `begin` is one scrape interval before the first sample, `end` one after the last; the value holds until `end`.
     """
 
     labels: dict[str, str]
@@ -61,7 +61,7 @@ class State:
     begin: int
 
     def get(self, label: str) -> str | None:
-        """The object's label: where the scraped target's own won, it stands under exported_*."""
+        """Return the object's label; if the scrape target's own label won, it is under exported_*."""
         return self.labels.get(f"exported_{label}", self.labels.get(label))
 
     @property
@@ -74,12 +74,12 @@ class State:
 
 
 def valid(series: Iterable[Series], cluster: str) -> Iterator[Samples]:
-    """The samples that can be true; series without a cluster are of `cluster`."""
+    """Yield the plausible samples; series without a cluster label belong to `cluster`."""
     for one in series:
         scale = SCALE.get(one.labels["__name__"])
         lowest, highest = (-LARGEST, LARGEST) if scale is None else (0, 100 / scale)
         times, values = one.times.tolist(), one.values.tolist()
-        # what is not a number compares with none
+        # NaN compares false with every number
         kept = [
             (t, v)
             for t, v in zip(times, values, strict=True)
@@ -92,12 +92,12 @@ def valid(series: Iterable[Series], cluster: str) -> Iterator[Samples]:
 
 
 def lower_median(values: list[int]) -> int | None:
-    """The middle one, the lower of the two where there are two."""
+    """Return the median, the lower one of an even count."""
     return sorted(values)[(len(values) - 1) // 2] if values else None
 
 
 def hourly_gaps(samples: Samples) -> dict[int, list[int]]:
-    """The distances between samples of one hour, by hour."""
+    """Return the distances between the samples of each hour."""
     gaps = defaultdict(list)
     for time, following in itertools.pairwise(samples.times):
         if time // HOUR == following // HOUR:
@@ -106,7 +106,7 @@ def hourly_gaps(samples: Samples) -> dict[int, list[int]]:
 
 
 class Intervals:
-    """How often targets of kube-state-metrics were scraped, hour by hour: what scraping does later changes nothing about it."""
+    """The scrape interval of kube-state-metrics targets by hour; later scrapes do not change it."""
 
     def __init__(self, everything: list[Samples]) -> None:
         pooled = defaultdict(lambda: defaultdict(list))
@@ -119,9 +119,9 @@ class Intervals:
         }
 
     def at(self, target: Target, time: int) -> int:
-        """One scrape interval of a target, in milliseconds: that of the hour, else of the one before, else of the one after.
+        """Return a target's scrape interval in milliseconds: of the hour, otherwise of the previous, otherwise of the next hour.
 
-        A target of which one scrape alone is known is scraped as the others of its job.
+        A target with a single known scrape gets the interval of the others in its job.
         """
         hour = time // HOUR
         own = self._of(target, hour)
@@ -136,11 +136,11 @@ class Intervals:
 
 
 def states(everything: list[Samples]) -> list[State]:
-    """The runs of equal values of all series of kube-state-metrics, without a long silence inside."""
-    told = [s for s in everything if s.labels["__name__"].startswith("kube_")]
-    intervals = Intervals(told)
+    """Return the runs of equal values of all kube-state-metrics series, split at long gaps."""
+    kube_series = [s for s in everything if s.labels["__name__"].startswith("kube_")]
+    intervals = Intervals(kube_series)
     found = []
-    for samples in told:
+    for samples in kube_series:
         start = 0
         for i, time in enumerate(samples.times):
             following = samples.times[i + 1] if i + 1 < len(samples.times) else None

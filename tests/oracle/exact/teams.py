@@ -1,4 +1,4 @@
-"""Whose a pod is: its namespace's label as of an hour's start, the configured teams, or nobody's."""
+"""The team of a pod: its namespace's label at the hour's start, the configured teams, or none."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ UNASSIGNED = "unassigned"
 
 
 class Teams:
-    """The team of a namespace at any hour."""
+    """The team of a namespace in any hour."""
 
-    def __init__(self, told: list[State], configured: list[dict[str, Any]]) -> None:
+    def __init__(self, kube_states: list[State], configured: list[dict[str, Any]]) -> None:
         self.configured = configured
         sets = defaultdict(list)
-        for state in told:
+        for state in kube_states:
             if state.metric == "kube_namespace_labels" and state.get("namespace"):
                 sets[state.cluster, str(state.get("namespace"))].append(state)
         self.labels: dict[tuple[str, str], list[Span]] = {key: spans(found) for key, found in sets.items()}
@@ -27,7 +27,7 @@ class Teams:
         }
 
     def of(self, cluster: str, namespace: str, moment: int) -> str:
-        """The team at the start of the hour that `moment` lies in; without any configuration a namespace is a team."""
+        """Return the team at the start of the hour that contains `moment`; without configuration, a namespace is a team."""
         for team in self.configured:
             if any(fnmatchcase(namespace, pattern) for pattern in team["namespaces"]):
                 return str(team["name"])

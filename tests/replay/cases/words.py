@@ -1,4 +1,4 @@
-"""The few words in which fleets are described. Hours count from the morning of 2026-03-10, UTC."""
+"""Helpers that describe fleets. Hours count from 2026-03-10, 00:00 UTC."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ gcp,,,a2-highgpu-2g,spot,2.80,USD,
 azure,,,Standard_NC24ads_A100_v4,on_demand,3.60,USD,
 azure,,,Standard_NC24ads_A100_v4,spot,1.44,USD,""".splitlines()
 
-#: By instance type, the model of its GPUs, how many there are, and whose machine it is.
+#: By instance type: GPU model, GPU count, and the provider.
 SHAPES = {
     kind: (model, int(count), provider)
     for kind, model, count, provider in text_rows("""
@@ -47,14 +47,14 @@ PLACES = {
 
 
 def at(hours: float) -> int:
-    """The Unix second that lies this many hours after the morning."""
+    """Return the Unix second this many hours after the start."""
     return MORNING + round(hours * 3600)
 
 
 def node(
     name: str, instance_type: str, start: float, end: float, capacity_type: str = "on_demand", **more: Any
 ) -> dict[str, Any]:
-    """A node that is up from hour `start` to hour `end`."""
+    """Return a node that is up from hour `start` to hour `end`."""
     model, count, provider = SHAPES[instance_type]
     provider = more.get("provider", provider)
     region, zone = PLACES.get(provider, PLACES["karpenter"])
@@ -83,7 +83,7 @@ def pod(
     namespace: str = "train",
     **more: Any,
 ) -> dict[str, Any]:
-    """A pod that holds devices of a node (their numbers, or (number, MIG instance)) from hour `start` to hour `end`."""
+    """Return a pod that holds devices of a node (numbers, or (number, MIG instance)) from hour `start` to hour `end`."""
     listed = [
         {"uuid": f"GPU-{where}-{d[0]}", "gi": d[1]} if isinstance(d, tuple) else {"uuid": f"GPU-{where}-{d}"}
         for d in numbers
@@ -109,7 +109,7 @@ def pod(
 def busy(
     where: str, devices: list[Any], start: float, end: float, percent: float = 77
 ) -> dict[str, list[list[float]]]:
-    """Utilization of some devices of a node over one span."""
+    """Return the utilization of some devices of a node over one span."""
     keys = [f"GPU-{where}-{d[0]}/{d[1]}" if isinstance(d, tuple) else f"GPU-{where}-{d}" for d in devices]
     return {key: [[at(start), at(end), percent]] for key in keys}
 
@@ -117,7 +117,7 @@ def busy(
 def fleet(
     end: float, nodes: list[Any], pods: list[Any], util: dict[str, Any] | str, **more: Any
 ) -> dict[str, Any]:
-    """A fleet from hour 0 to hour `end`, scraped every minute.
+    """Return a fleet from hour 0 to hour `end`, scraped every minute.
 
     Nodes and pods may be rows of text: name, type, from hour, to hour and capacity type; name, node, numbers of its devices, from
     hour, to hour and namespace. Utilization may be a table: node, numbers of devices, from hour, to hour and percent.
