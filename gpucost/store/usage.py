@@ -74,7 +74,8 @@ WHERE a.gpus > 0 AND a.held_from_ms < $to_ms AND $from_ms < a.held_to_ms
     AND fits_workload($workloads, a.workload)"""
 _FITS_WORKLOAD = """
 CREATE OR REPLACE TEMP MACRO fits_workload(globs, workload) AS len(globs::VARCHAR[]) = 0 OR len(list_filter(globs::VARCHAR[],
-    lambda name: workload GLOB name OR split_part(workload, '/', 2) GLOB name)) > 0"""
+    lambda name: name IN (workload, split_part(workload, '/', 2))
+    OR workload GLOB name OR split_part(workload, '/', 2) GLOB name)) > 0"""
 # the collected parts of each node's life, without its stops; $all_nodes: also nodes without a selected pod
 _USAGE_NODES = """
 WITH lives AS (

@@ -19,7 +19,7 @@ from gpucost.config.model import Config
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.whatif.answer import Answer
-from gpucost.whatif.avoidable import Commitments, Cover
+from gpucost.whatif.avoidable import Commitments, Cover, why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import Curve, Evidence
 from gpucost.whatif.flags import PricePer
@@ -293,6 +293,68 @@ def test_schedule_counts_what_commitments_of_the_bill_cover() -> None:
     # committed hours are not committed again
     with pytest.raises(DataError, match="without commitments in the bill"):
         answer_to(STORED, told(Reserve, "groups=x price_per_gpu_hour=0.5 gpus=8"), context=context)
+
+
+def test_pods_share_no_gpu_that_costs_more() -> None:
+    """Both on the GPU of the first would cost 40 for ten hours, instead of 40 for an hour and 1 for nine."""
+    there = fleet(
+        "name | hours | prices\na | 0-10 | 40\nb | 0-10 | 1",
+        "node | workload | gpus | hours | uid\na | Job/a | 1 | 0-2 | a\nb | Job/b | 1 | 1-10 | b",
+        gpus=1,
+    )
+    result = answer_to(STORED, STEPS["share"], context=of_store({"x": there}))
+    assert figures(result, "today saving") == "89 0"
+    assert any("no pod moves" in text for text in result.findings)
+
+
+KINDS_OF_WORK = (("Job/a", "batch"), ("Deployment/a", "inference"), ("StatefulSet/a", "development"))
+
+
+@given(st.randoms(use_true_random=False))
+def test_steps_save_only_what_is_avoidable_and_nothing_twice(draw: Any) -> None:
+    """Random fleets of two overlapping groups: no step costs more, and their savings add up to avoidable cost at most."""
+    nodes, pods = [], []
+    for at in range(draw.randint(1, 5)):
+        gpus, begin, price = draw.choice((1, 2, 8)), draw.randint(0, 50), D(draw.randint(1, 40))
+        prices = (Price(price, "plan", is_committed=draw.random() < 0.2),)
+        capacity = draw.choice(("on_demand", "on_demand", "spot", "reserved", "capacity_block"))
+        cloud = ("aws", "us-east-1", "p5") if draw.random() < 0.8 else (None, None, None)
+        nodes.append(
+            Node(f"n{at}", gpus, begin * H, (begin + 100) * H, prices, capacity, "default", *cloud, "H100")
+        )
+        for number in range(draw.randint(0, gpus)):
+            (workload, kind), since = draw.choice(KINDS_OF_WORK), draw.randint(begin, begin + 99)
+            until, uid = draw.randint(since + 1, begin + 100), f"{at}-{number}"
+            team = draw.choice("xy")
+            pods.append(Pod(f"n{at}", workload, 1, since * H, until * H, team, team, uid, workload_type=kind))
+    mine = tuple(pod for pod in pods if pod.team == "x")
+    others = tuple(pod for pod in pods if pod.team == "y")
+    usages = {"x": used(Fleet(tuple(nodes), mine), others), "y": used(Fleet(tuple(nodes), tuple(pods)))}
+    keys = {
+        "share": "ways=4 utilization_percent=10",
+        "spot": "price_per_gpu_hour=1",
+        "schedule": "active_percent=40",
+    }
+    kinds = {"share": Share, "spot": Spot, "schedule": Schedule}
+    steps = [
+        told(kinds[kind], f"groups={draw.choice(('x', 'y', 'x,y'))} {keys[kind]}")
+        for kind in draw.choices(list(kinds), k=draw.randint(1, 4))
+    ]
+    groups = [STORED, Group(name="y", teams=["x", "y"])]
+    result = answer_to(groups, *steps, context=Context("USD", usages, "October 2026", 200))
+    costs = {
+        node: fleet_costs(Fleet((node,), tuple(pod for pod in pods if pod.node == node.name))).cost
+        for node in nodes
+    }
+    assert result.today.cost == sum(costs.values())
+    savings = [line[5] for line in result.tables[0].lines]
+    assert min(savings) >= 0 and sum(savings) == result.saving
+    avoidable = [
+        cost
+        for node, cost in costs.items()
+        if not why_not(node) and node.capacity_type in ("on_demand", "spot")
+    ]
+    assert result.saving <= sum(avoidable)
 
 
 # A step, a group, and the equivalent options of the what-if; a GPU costs 3 an hour

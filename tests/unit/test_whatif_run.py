@@ -117,6 +117,18 @@ def test_cost_of_a_period_counts_only_its_cells(tables: Tables) -> None:
     assert read_cost(tables.con, 2 * hour, 5 * hour, workloads=["b*"]) == (0, 0)
 
 
+def test_workload_named_like_a_pattern_is_found_by_its_name(tables: Tables) -> None:
+    """Slurm's job names may have brackets."""
+    tables.add("nodes: node_id, cluster, node", "1, 'c', 'n'")
+    tables.add("allocations: allocation_id, node_id, namespace, workload", "5, 1, 'ns', 'Job/a[1]'")
+    tables.add(
+        "cost_runs: kind, from_ms, to_ms, hours, node_id, allocation_id, team, cost",
+        "'allocated', 0, 3600000, 1, 1, 5, 't', 2",
+    )
+    for name, cost in (("Job/a[1]", 2), ("a[1]", 2), ("a*", 2), ("a[2]", 0)):
+        assert read_cost(tables.con, 0, 3_600_000, workloads=[name]) == (cost, cost), name
+
+
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 NAMES = {
