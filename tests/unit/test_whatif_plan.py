@@ -234,7 +234,7 @@ STORED_STEPS = """
     and the held part of its own node  | 4 | 8 on_demand                           | 0 0     |   | schedule | 40 20
     a node that others hold too is not | 4 | 8 on_demand                           | 0 0     | 0 | schedule | 40 0
     nor is a capacity reservation      | 1 | 8 reserved, 2 on_demand               | 0 1     |   | schedule | 100 10
-    nor is what is paid anyway         | 1 | 1_committed on_demand, 2 on_demand    | 0 1     |   | schedule | 30 10
+    nor is a node that is paid anyway  | 1 | 1_committed on_demand, 2 on_demand    | 0 1     |   | schedule | 30 10
 """
 
 
