@@ -292,7 +292,7 @@ def test_title_names_old_prices_of_suitable_work() -> None:
     old = Price(Decimal(6), "catalog", "1969-01-01")
     kinds = {"a": "p4d.24xlarge", "b": "p5.48xlarge"}
     there = there.with_nodes(lambda node: replace(node, instance_type=kinds[node.name]))
-    answer = moved(there, market=Market(own=dict.fromkeys(kinds.values(), old)))
+    answer = moved(there, market=Market(own_prices=dict.fromkeys(kinds.values(), old)))
     assert answer.title.endswith("(prices over 90 days old: p4d.24xlarge of 1969-01-01)")
 
 
