@@ -112,7 +112,7 @@ class _Group:
 
 def _method(client: Gpucost, name: str) -> Any:
     words = _words(name)
-    if any(one.startswith(f"{words} ") for one in QUESTIONS):
+    if any(command.startswith(f"{words} ") for command in QUESTIONS):
         return _Group(client, words)
     if words not in QUESTIONS:
         raise AttributeError(f"Gpucost has no {name}: {', '.join(_names())}")

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from gpucost.engine import run_stage
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def claim_metrics(kind: str) -> list[str]:
     return [row["metric"] for row in facts("claim_series.csv") if row["kind"] == kind]
 
 
-@record
+@frozen_dataclass
 class ActivityMetric:
     """A metric that counts as `part`.
 

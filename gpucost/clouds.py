@@ -202,8 +202,8 @@ def google_login(endpoint: str | None, project: str | None) -> tuple[Credentials
     os.environ.setdefault("GCE_METADATA_TIMEOUT", "2")
     import google.auth
 
-    who, own = google.auth.default(scopes=[_GOOGLE_SCOPE])
-    return who, project or own
+    who, project_of_login = google.auth.default(scopes=[_GOOGLE_SCOPE])
+    return who, project or project_of_login
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def sync_tree(folder: Path) -> None:
         sync(path)
 
 
-def put(part: Path, place: Path) -> None:
+def move_into_place(part: Path, place: Path) -> None:
     """Move a new file into place, replacing any old one.
 
     After that, a power failure leaves it complete.
@@ -51,35 +51,35 @@ def put(part: Path, place: Path) -> None:
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Create a folder and its missing parents."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    for one in new:
-        sync(one.parent)
+    for path in new:
+        sync(path.parent)
 
 
 @contextmanager
-def workplace(beside: Path) -> Iterator[Path]:
+def workplace(parent: Path) -> Iterator[Path]:
     """A temporary folder in the given one, removed when the block ends.
 
     Each run holds a lock on its folder. Folders without a lock are left from killed runs and removed.
     """
     from tempfile import mkdtemp
 
-    for left in beside.glob(f"{_MARK}*"):
+    for left in parent.glob(f"{_MARK}*"):
         with suppress(OSError):  # in use, another user's, or not a folder
             handle = _locked(left)
             try:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(handle)
-    while (own := _own(folder := Path(mkdtemp(prefix=_MARK, dir=beside)))) is None:
+    while (lock := _lock_new(folder := Path(mkdtemp(prefix=_MARK, dir=parent)))) is None:
         pass
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if own >= 0:
-            os.close(own)
+        if lock >= 0:
+            os.close(lock)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def temporary() -> Iterator[Path]:
         yield folder
 
 
-def _own(folder: Path) -> int | None:
+def _lock_new(folder: Path) -> int | None:
     """Open and lock a new folder.
 
     Returns -1 if the file system has no locks, None if another run took the folder for a leftover.
@@ -143,7 +143,7 @@ def atomic_write(target: Path | None, mode: int = 0o666) -> Iterator[Path]:
                     shutil.copyfileobj(content, into)
             elif place:
                 part.chmod(place.stat().st_mode & 0o7777 if place.exists() else mode & ~_umask())
-                put(part, place)
+                move_into_place(part, place)
     except BrokenPipeError:
         raise
     except OSError as error:

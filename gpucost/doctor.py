@@ -48,7 +48,7 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config, PrometheusSource
 from gpucost.errors import ConfigError, GpucostError, SourceError
 from gpucost.periods import iso, label_name
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.sqlfiles import column
 
@@ -64,8 +64,8 @@ class Status(StrEnum):
 OK, WARN, FAIL = Status
 
 
-@record
-class Check:
+@frozen_dataclass
+class SetupCheck:
     """One check. `fix` is one command or setting, set unless the status is ok."""
 
     area: str
@@ -84,36 +84,38 @@ STALE_AFTER = timedelta(hours=36)
 REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
 
-def check_store(config: Config, now: datetime) -> Iterator[Check]:
+def check_store(config: Config, now: datetime) -> Iterator[SetupCheck]:
     """Check that the store opens and that its data from each server is fresh."""
     store, path = Store.of(config), str(config.store)
     if not store.exists:
-        yield Check("store", path, WARN, "does not exist yet", "gpucost collect prometheus")
+        yield SetupCheck("store", path, WARN, "does not exist yet", "gpucost collect prometheus")
         return
     try:
         info = store.info()
     except GpucostError as error:
-        yield Check("store", path, FAIL, error.message, error.fix or "name another file with --store")
+        yield SetupCheck("store", path, FAIL, error.message, error.fix or "name another file with --store")
         return
-    yield Check("store", path, OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples")
-    has_slurm = any(known.kind == "slurm" for known in info.sources)
-    periods = {known.source: (known.start, known.end) for known in info.sources}
+    yield SetupCheck(
+        "store", path, OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples"
+    )
+    has_slurm = any(source.kind == "slurm" for source in info.sources)
+    periods = {source.source: (source.start, source.end) for source in info.sources}
     for source in [server.source for server in config.prometheus]:
         if source in periods:
             start, end = periods[source]
             text, age = f"holds {iso(start)} to {iso(end)}", now - end
             if age > STALE_AFTER:
                 text += f", {age / timedelta(days=1):.1f} days old"
-                yield Check("store", source, WARN, text, "gpucost collect prometheus, daily")
+                yield SetupCheck("store", source, WARN, text, "gpucost collect prometheus, daily")
             else:
-                yield Check("store", source, OK, text)
+                yield SetupCheck("store", source, OK, text)
         # a store filled by Slurm has no use for the default server
         elif not has_slurm or "prometheus" in config.model_fields_set:
             fix = f"gpucost collect prometheus --source {shlex.quote(source)}"
-            yield Check("store", source, WARN, "nothing collected yet", fix)
+            yield SetupCheck("store", source, WARN, "nothing collected yet", fix)
 
 
-def check_slurm(config: Config) -> Iterator[Check]:
+def check_slurm(config: Config) -> Iterator[SetupCheck]:
     """Check that the Slurm under [slurm] answers and shows all users' jobs, if configured."""
     from gpucost.collect.slurm.live import Commands, slurm_of
     from gpucost.collect.slurm.sacct import sacct_command
@@ -124,23 +126,25 @@ def check_slurm(config: Config) -> Iterator[Check]:
     try:
         source = slurm_of(settings)
         cluster = source.cluster() or settings.cluster or "a cluster without a name"
-        kept = source.kept()
+        retention = source.retention()
         hidden = source.hidden() if isinstance(source, Commands) else None
     except GpucostError as error:
         place = settings.slurmrestd or settings.sacct or ""
-        yield Check("slurm", place, FAIL, error.message, error.fix or "correct [slurm]")
+        yield SetupCheck("slurm", place, FAIL, error.message, error.fix or "correct [slurm]")
         return
     if hidden:
         text = f"PrivateData hides other users' {hidden}: their GPUs would look unallocated"
-        yield Check("slurm", source.name, FAIL, text, "sacctmgr modify user NAME set adminlevel=operator")
+        yield SetupCheck(
+            "slurm", source.name, FAIL, text, "sacctmgr modify user NAME set adminlevel=operator"
+        )
         return
-    keeps = f", and keeps jobs for {kept.days} days" if kept else ""
-    yield Check("slurm", source.name, OK, f"answers for {cluster}{keeps}")
-    yield Check("slurm", "sacct for billed jobs", OK, sacct_command())
-    yield Check("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
+    keeps = f", and keeps jobs for {retention.days} days" if retention else ""
+    yield SetupCheck("slurm", source.name, OK, f"answers for {cluster}{keeps}")
+    yield SetupCheck("slurm", "sacct for billed jobs", OK, sacct_command())
+    yield SetupCheck("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
 
 
-def check_prices(config: Config, now: datetime) -> Iterator[Check]:
+def check_prices(config: Config, now: datetime) -> Iterator[SetupCheck]:
     """Check the price book, that every node has a price, and the age of prices.
 
     This brings attribution up to date.
@@ -150,14 +154,14 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
 
     book = config.prices.book
     if book is None:
-        yield Check("prices", "price book", OK, "none; the catalog's list prices are used")
+        yield SetupCheck("prices", "price book", OK, "none; the catalog's list prices are used")
     else:
         try:
             rows = read_book(book, config.currency, config.tz, rates(config))
         except GpucostError as error:
-            yield Check("prices", str(book), FAIL, error.message, error.fix or "correct the file")
+            yield SetupCheck("prices", str(book), FAIL, error.message, error.fix or "correct the file")
             return
-        yield Check("prices", str(book), OK, f"{len(rows)} prices")
+        yield SetupCheck("prices", str(book), OK, f"{len(rows)} prices")
     store = Store.of(config)
     if not store.exists:
         return
@@ -168,13 +172,13 @@ def check_prices(config: Config, now: datetime) -> Iterator[Check]:
             ages = con.execute(_PRICE_AGES).fetchall()
             warnings = con.execute(_WARNINGS).fetchall()
     except GpucostError as error:
-        yield Check("prices", "attribution", FAIL, error.message, error.fix)
+        yield SetupCheck("prices", "attribution", FAIL, error.message, error.fix)
         return
     if not any(is_failed for _, _, is_failed, _, _ in warnings):
-        yield Check("prices", "nodes", OK, f"all {nodes} GPU nodes in the store have a price")
+        yield SetupCheck("prices", "nodes", OK, f"all {nodes} GPU nodes in the store have a price")
     yield from _price_ages(config, ages, now)
     for area, subject, is_failed, text, fix in warnings:
-        yield Check(area, subject, FAIL if is_failed else WARN, text, fix)
+        yield SetupCheck(area, subject, FAIL if is_failed else WARN, text, fix)
 
 
 # The newest three warnings of each kind; the third also counts the rest.
@@ -193,17 +197,21 @@ FROM (FROM node_prices QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY 
 GROUP BY price_source HAVING min(price_as_of) IS NOT NULL ORDER BY ALL"""
 
 
-def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: datetime) -> Iterator[Check]:
+def _price_ages(
+    config: Config, ages: list[tuple[str, int, date, date]], now: datetime
+) -> Iterator[SetupCheck]:
     """Number of nodes and dates of prices for each source of the nodes' last prices."""
     for source, nodes, oldest, newest in ages:
-        dates = f"of {oldest}" if oldest == newest else f"of {oldest} to {newest}"
+        dates = f"price date {oldest}" if oldest == newest else f"price dates {oldest} to {newest}"
         days = (now.astimezone(config.tz).date() - oldest).days
         text = f"prices {nodes} node{'s' if nodes > 1 else ''} now, {dates}"
         if days > 0:
-            text += f": up to {days} day{'s' if days > 1 else ''} old"
+            text += f", up to {days} day{'s' if days > 1 else ''} old"
         # the price book's owner dates it; a bill is as old as its month
         is_stale = source in REFRESHED and days > config.prices.stale_after_days
-        yield Check("prices", source, WARN if is_stale else OK, text, REFRESHED[source] if is_stale else None)
+        yield SetupCheck(
+            "prices", source, WARN if is_stale else OK, text, REFRESHED[source] if is_stale else None
+        )
 
 
 _CLUSTERS = """
@@ -212,23 +220,23 @@ UNION SELECT source FROM loads WHERE kind = 'slurm'
 ORDER BY 1"""
 
 
-def check_clusters(config: Config) -> Iterator[Check]:
+def check_clusters(config: Config) -> Iterator[SetupCheck]:
     """Cluster names in the settings that the store lacks: such settings have no effect."""
     store = Store.of(config)
     if not store.exists:
         return
     try:
         with store.read() as con:
-            known = column(con, _CLUSTERS)
+            stored = column(con, _CLUSTERS)
     except GpucostError:
         return  # an earlier check reports it
     named = [("[[clusters]] name", cluster.name) for cluster in config.clusters]
     named += [("[[coverage.accept]] cluster", gap.cluster) for gap in config.coverage.accept if gap.cluster]
     for where, name in dict.fromkeys(named):
-        if known and name not in known:
-            text = f"unknown cluster {name}; known: {', '.join(known)}"
+        if stored and name not in stored:
+            text = f"unknown cluster {name}; known: {', '.join(stored)}"
             fix = f"use a known name, or collect from the server that has {name}"
-            yield Check("coverage", where, WARN, text, fix)
+            yield SetupCheck("coverage", where, WARN, text, fix)
 
 
 # Prometheus looks back five minutes for a sample; a restart does not end a series.
@@ -247,7 +255,7 @@ _UNREADABLE = (SourceError, LookupError, TypeError, ValueError, AttributeError, 
 
 def check_server(
     source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None
-) -> Iterator[Check]:
+) -> Iterator[SetupCheck]:
     """Check `source`; without an answer, this is its only check.
 
     `ask` replaces the connection in tests.
@@ -257,10 +265,10 @@ def check_server(
         retries = Retries(attempts=2, initial=0.2, longest=1.0, jitter=0.1)
         with closing(PrometheusClient(source, retries)) as client:
             for finding in _server(source, config, now, ask or client.get):
-                yield Check(source.source, *finding)
+                yield SetupCheck(source.source, *finding)
     except SourceError as error:
         fix = error.fix or "check [prometheus] url in gpucost.toml"
-        yield Check(source.source, source.url, FAIL, error.message, fix)
+        yield SetupCheck(source.source, source.url, FAIL, error.message, fix)
 
 
 def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
@@ -420,17 +428,17 @@ def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
     )
     for cluster, total in sorted(totals.items()):
         if 0 < shards.get(cluster, 0.0) < total:
-            text = f"{shards[cluster]:.0f} of {total:.0f} {KSM} shards{_of(cluster)} are scraped: pods of the rest are missing"
+            text = f"{shards[cluster]:.0f} of {total:.0f} {KSM} shards{_where(cluster)} are scraped: pods of the rest are missing"
             yield subject, FAIL, text, "see why the others are not scraped"
     for cluster, count in sorted(targets.items()):
         if count > 1 and cluster not in totals:
-            pods = f"missing, but {count:.0f} {KSM} report pods{_of(cluster)}"
+            pods = f"missing, but {count:.0f} {KSM} report pods{_where(cluster)}"
             text = f"{pods}: if they are shards, a missing one goes unnoticed"
             fix = f"also scrape the telemetry port of {KSM} (8081; selfMonitor.enabled in its Helm chart)"
             yield subject, WARN, text, fix
 
 
-def _of(cluster: str) -> str:
+def _where(cluster: str) -> str:
     return f" of cluster {cluster}" if cluster else ""
 
 
@@ -530,10 +538,10 @@ def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
 
 
 def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
-    listed = activity_metrics(config.activity)
+    metrics = activity_metrics(config.activity)
     devices = {
         each: labels
-        for each in listed
+        for each in metrics
         if each.part == "device"
         and (labels := seen.labels(f"{each.metric}{{{each.only}}}" if each.only else each.metric))
     }
@@ -553,7 +561,11 @@ def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
         else:
             yield each.metric, OK, "present, and names pods", None
     if any("GPU_I_ID" in labels for labels in devices.values()) or seen.values(MIG_REQUESTS, "resource"):
-        there = [one.metric for one in listed if one.part == "mig" and "GPU_I_ID" in seen.labels(one.metric)]
+        there = [
+            metric.metric
+            for metric in metrics
+            if metric.part == "mig" and "GPU_I_ID" in seen.labels(metric.metric)
+        ]
         if there:
             yield there[0], OK, "present for MIG instances", None
         else:
@@ -569,7 +581,7 @@ def examine(
     now: datetime,
     *,
     environ: Mapping[str, str] = os.environ,
-) -> Iterator[Check]:
+) -> Iterator[SetupCheck]:
     """Run every check and yield each result. Raises nothing: a check that cannot run fails.
 
     A config that cannot be read ends the run, because all other checks depend on it.
@@ -577,13 +589,16 @@ def examine(
     try:
         config = load_config(config_path, store=store_path, environ=environ)
     except ConfigError as error:
-        yield Check("config", "settings", FAIL, error.message, error.fix)
+        yield SetupCheck("config", "settings", FAIL, error.message, error.fix)
         return
     if config.path:
-        yield Check("config", str(config.path), OK, f"read; {len(config.prometheus)} server(s)")
+        count = len(config.prometheus)
+        yield SetupCheck(
+            "config", str(config.path), OK, f"valid; {count} Prometheus server{'' if count == 1 else 's'}"
+        )
     else:
         text = "none; defaults apply. Searched: " + ", ".join(map(str, places(environ, Path.cwd())))
-        yield Check("config", "file", WARN, text, "gpucost init")
+        yield SetupCheck("config", "file", WARN, text, "gpucost init")
     yield from check_store(config, now)
     for source in config.prometheus:
         yield from check_server(source, config, now)

@@ -27,7 +27,7 @@ from urllib3.util import Retry
 
 from gpucost import inputs, texts
 from gpucost.errors import GpucostError, SourceError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from gpucost.config.model import Tls
@@ -97,7 +97,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(waits, default=None)
 
 
-@record
+@frozen_dataclass
 class Response:
     """The server's answer: status, start of the text on one line, and host."""
 

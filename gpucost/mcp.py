@@ -34,7 +34,9 @@ _INSTRUCTIONS = (
 
 def tools() -> dict[str, str]:
     """Questions that read only the store, by tool name."""
-    return {words.replace(" ", "_"): words for words, one in QUESTIONS.items() if not one.reads_files}
+    return {
+        words.replace(" ", "_"): words for words, question in QUESTIONS.items() if not question.reads_files
+    }
 
 
 def parameters_of(words: str) -> dict[str, Parameter]:
@@ -48,8 +50,8 @@ def parameters_of(words: str) -> dict[str, Parameter]:
 
 def schema_of(words: str) -> dict[str, Any]:
     """The JSON Schema of a tool's input."""
-    known = parameters_of(words)
-    fields = {key: _field(key, one) for key, one in known.items()}
+    by_key = parameters_of(words)
+    fields = {key: _field(key, param) for key, param in by_key.items()}
     fields["max_rows"] = {
         "type": "integer",
         "minimum": 1,
@@ -57,20 +59,24 @@ def schema_of(words: str) -> dict[str, Any]:
         "default": 50,
         "description": "Maximum number of rows in each list.",
     }
-    required = [key for key, one in known.items() if one.is_required]
+    required = [key for key, param in by_key.items() if param.is_required]
     return {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
 
 
-def _field(key: str, one: Parameter) -> dict[str, Any]:
-    kind = _NUMBERS.get(one.kind, "string")
-    field: dict[str, Any] = {"type": kind} | ({"enum": list(one.choices)} if one.choices else {})
-    if one.is_repeated:
+def _field(key: str, param: Parameter) -> dict[str, Any]:
+    kind = _NUMBERS.get(param.kind, "string")
+    field: dict[str, Any] = {"type": kind} | ({"enum": list(param.choices)} if param.choices else {})
+    if param.is_repeated:
         field = {"type": "array", "items": field}
-    how = f" ({one.option.metavar})" if one.option.metavar and kind == "string" and not one.choices else ""
-    return field | {"description": f"{one.option.help or key}{how}"}
+    how = (
+        f" ({param.option.metavar})"
+        if param.option.metavar and kind == "string" and not param.choices
+        else ""
+    )
+    return field | {"description": f"{param.option.help or key}{how}"}
 
 
-def use(name: str, given: dict[str, Any], config: str | None, store: str | None) -> dict[str, Any]:
+def use(name: str, explicit: dict[str, Any], config: str | None, store: str | None) -> dict[str, Any]:
     """A tool's answer: the question's JSON, with lists cut to `max_rows`.
 
     `left_out` counts the rows cut from each list. Raises GpucostError, with the command's message.
@@ -78,19 +84,19 @@ def use(name: str, given: dict[str, Any], config: str | None, store: str | None)
     if name not in tools():
         raise UsageError(f"tool not found: {name!r}", f"tools are {', '.join(tools())}")
     words = tools()[name]
-    known = parameters_of(words)
-    rows = given.pop("max_rows", 50)
+    existing = parameters_of(words)
+    rows = explicit.pop("max_rows", 50)
     if not isinstance(rows, int) or not 1 <= rows <= _MOST:
         raise UsageError(f"invalid max_rows: {rows!r}", f"give a number from 1 to {_MOST}")
-    if unknown := sorted(set(given) - set(known)):
+    if unknown := sorted(set(explicit) - set(existing)):
         raise UsageError(
-            f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*known, 'max_rows'))}"
+            f"{name} takes no {', '.join(unknown)}", f"it takes {', '.join((*existing, 'max_rows'))}"
         )
-    answer = Gpucost(config, store).ask(words, **given, format="json")
+    answer = Gpucost(config, store).ask(words, **explicit, format="json")
     left_out: dict[str, int] = {}
     cut = _cut(json.loads(answer.json()), rows, "", left_out)
-    beside = {"left_out": left_out} if left_out else {}
-    return {"answer": cut, **beside, **({"notes": list(answer.notes)} if answer.notes else {})}
+    remarks = {"left_out": left_out} if left_out else {}
+    return {"answer": cut, **remarks, **({"notes": list(answer.notes)} if answer.notes else {})}
 
 
 def _cut(value: Any, most: int, path: str, left_out: dict[str, int]) -> Any:
@@ -149,11 +155,13 @@ def _server(config: str | None, store: str | None) -> Server[Any]:
         ]
         return types.ListToolsResult(tools=offered)
 
-    async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
         is_error = False
         try:
             text = readable_json(
-                await anyio.to_thread.run_sync(use, asked.name, dict(asked.arguments or {}), config, store)
+                await anyio.to_thread.run_sync(
+                    use, request.name, dict(request.arguments or {}), config, store
+                )
             )
         except GpucostError as error:
             text, is_error = visible(error.message + (f"\nfix: {error.fix}" if error.fix else "")), True

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, unquote
 from gpucost import clouds
 from gpucost.errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
 from gpucost.http import excerpt
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.texts import conceal
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ _AZURE_NEEDS = "grant Storage Blob Data Reader on the container; a lake needs St
 _AZURE = _Cloud("azure", "az", clouds.AZURE_LOGIN, _AZURE_NEEDS, clouds.azure_in_words)
 
 
-@record
+@frozen_dataclass
 class Entry:
     """A file of a bucket or folder; its key is a path with slashes, its time in seconds since 1970.
 
@@ -129,7 +129,7 @@ class Bucket:
     create: str
     log_in: Callable[[], _Login]
 
-    def shown(self, key: str) -> str:
+    def label(self, key: str) -> str:
         """The address of an object, for people."""
         return f"{self.url}/{key}"
 
@@ -156,7 +156,7 @@ class Bucket:
 
         found, size = self._run(key, fetched)
         if size != found.size:
-            raise SourceError(f"{self.shown(key)} broke off after {size:,} of {found.size:,} bytes", _AGAIN)
+            raise SourceError(f"{self.label(key)} broke off after {size:,} of {found.size:,} bytes", _AGAIN)
         return found
 
     def put(self, key: str, source: Any) -> None:
@@ -205,7 +205,7 @@ class Bucket:
         FileNotFoundError is passed on. `work` runs in a thread of its own: obstore blocks signals, and Ctrl-C
         must end the wait.
         """
-        what, made = self.shown(key), Future[Any]()
+        what, made = self.label(key), Future[Any]()
         clouds.require(self.cloud.name, "obstore")
         from obstore.exceptions import BaseError
 
@@ -364,27 +364,26 @@ def open_address(url: str, config: Config) -> tuple[Bucket, str]:
             f"the address {scheme}://{host}/{path} contains a login",
             "leave it out: log in with your cloud's own tools",
         )
-    shown = f"{scheme}://{server}"
+    root = f"{scheme}://{server}"
     if not host or (is_abfs and not login) or scheme not in ("s3", "gs", "abfss", "abfs", "https", "http"):
-        raise UsageError(f"{shown}/{path} is not the address of a bucket", ADDRESSES)
+        raise UsageError(f"{root}/{path} is not the address of a bucket", ADDRESSES)
     if is_abfs:
         account, _, domain = host.partition(".")
         endpoint = f"https://{account}.{domain.replace('dfs.', 'blob.', 1) or 'blob.core.windows.net'}"
-        return _azure(shown, endpoint, account, login, query), path
+        return _azure(root, endpoint, account, login, query), path
     if scheme in ("https", "http"):
         parts = [unquote(part) for part in path.split("/") if part]
         # emulators have the account in the path: http://127.0.0.1:10000/devstoreaccount1/container/folder
         above = [] if ".blob." in host else parts[:1]
         container, *folders = parts[len(above) :] or [""]
         if not container:
-            raise UsageError(f"{shown}/{path} names no container", ADDRESSES)
-        endpoint, account = "/".join([shown, *above]), (above or host.split("."))[0]
+            raise UsageError(f"{root}/{path} names no container", ADDRESSES)
+        endpoint, account = "/".join([root, *above]), (above or host.split("."))[0]
         return _azure(f"{endpoint}/{container}", endpoint, account, container, query), "/".join(folders)
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(set(options) - set(_OPTIONS)):
         raise UsageError(
-            f"the address {shown} has an unknown option {unknown[0]}",
-            f"the options are {', '.join(_OPTIONS)}",
+            f"the address {root} has an unknown option {unknown[0]}", f"the options are {', '.join(_OPTIONS)}"
         )
     named = options.get("endpoint_override", "")
     if named and "://" not in named:

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from gpucost.errors import UsageError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 N = TypeVar("N", int, float, Decimal)
 
@@ -31,11 +31,11 @@ ARGUMENTS, OPTIONS, WHOSE, WRITTEN, RARE, EVERYWHERE = PANELS
 _ALIASES = {"start": "from", "end": "to", "from_": "from"}
 
 
-@record
+@frozen_dataclass
 class Option:
     """An option of a command.
 
-    Answers describe it with the text `says` and the unit `unit`. A number is between `least` (exclusive if
+    Answers describe it with the text `label` and the unit `unit`. A number is between `least` (exclusive if
     `above`) and `most`. `flag` defaults to the field's name. `is_shown`: help shows the default. `panel` is
     the heading in help. `source` is the origin of the default. `completes` names the values that a shell
     offers: a name in the store, or `dimensions`. `is_split`: one text holds several values between commas.
@@ -51,7 +51,7 @@ class Option:
     flag: str = ""
     is_shown: bool = False
     panel: str = OPTIONS
-    says: str = ""
+    label: str = ""
     unit: str = ""
     source: str = "default"
     completes: str = ""
@@ -78,9 +78,9 @@ def argument(metavar: str, help: str) -> Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionGroup:
-    """Options of a command; `given` names the fields that were set."""
+    """Options of a command; `explicit_options` names the fields that were set."""
 
-    given: Collection[str] = ()
+    explicit_options: Collection[str] = ()
 
 
 Names = tuple[str, ...]
@@ -206,7 +206,7 @@ class Everywhere:
     profile: Annotated[bool, Option("Print the time of each SQL stage on stderr.", panel=EVERYWHERE)] = False
 
 
-@record
+@frozen_dataclass
 class Parameter:
     """An option or argument: parameter `name`, or that field of parameter `group`.
 
@@ -236,7 +236,7 @@ class Parameter:
         if get_origin(self.kind) is Literal:
             return get_args(self.kind)
         is_enum = isinstance(self.kind, type) and issubclass(self.kind, StrEnum)
-        return tuple(one.value for one in self.kind) if is_enum else ()
+        return tuple(choice.value for choice in self.kind) if is_enum else ()
 
     @property
     def is_required(self) -> bool:
@@ -300,7 +300,7 @@ def arguments(
     `values` are options by key; `groups` are fields of its dataclasses that are not options. None and False
     mean the default. Raises UsageError for a value that an option does not accept.
     """
-    given: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    explicit: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for option in parameters(function):
         value = values.get(option.key)
         if value is None or value is False or value == ():
@@ -308,13 +308,13 @@ def arguments(
         value = parsed(option, value)
         # the command line passes a default that help shows even if the user did not set it
         if not (option.option.is_shown and value == option.default):
-            given[option.group][option.name] = value
-    found = given[""]
+            explicit[option.group][option.name] = value
+    found = explicit[""]
     for each in _declared(function):
         if is_dataclass(each.annotation):
             kind: Any = each.annotation
-            fields = given[each.name]
-            names = {"given": tuple(fields)} if issubclass(kind, OptionGroup) else {}
+            fields = explicit[each.name]
+            names = {"explicit_options": tuple(fields)} if issubclass(kind, OptionGroup) else {}
             found[each.name] = kind(**fields, **names, **groups.get(each.name, {}))
     return found
 
@@ -328,47 +328,47 @@ def by_key(
     """
     fix = f"gpucost {command} --help"
     takes = parameters(function)
-    known = {key_of(each.option.also): each for each in takes} | {each.key: each for each in takes}
+    existing = {key_of(each.option.also): each for each in takes} | {each.key: each for each in takes}
     positional = [each for each in takes if each.option.is_argument]
     if len(words) > len(positional):
         raise UsageError(f"{command} takes {len(positional)} arguments, not {len(words)}", fix)
     values = {each.key: word for each, word in zip(positional, words, strict=False)}
     for name, value in options.items():
         key = _ALIASES.get(name, name)
-        if key not in known:
+        if key not in existing:
             raise UsageError(f"No such option: --{key.replace('_', '-')}", fix)
-        if value is True and known[key].kind is not bool:
+        if value is True and existing[key].kind is not bool:
             raise UsageError(f"{name} takes a value, not True", fix)
-        values[known[key].key] = value
+        values[existing[key].key] = value
     for each in positional:
         if each.is_required and values.get(each.key) is None:
             raise UsageError(f"Missing argument {each.option.metavar}", fix)
     return values
 
 
-def parsed(one: Parameter, value: Any) -> Any:
+def parsed(parameter: Parameter, value: Any) -> Any:
     """The value of an option, from texts or values. Raises UsageError if it is invalid."""
-    if not one.is_repeated:
-        return _parsed(one, value)
+    if not parameter.is_repeated:
+        return _parsed(parameter, value)
     several = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
-    if one.option.is_split:
+    if parameter.option.is_split:
         several = [part for text in several for part in str(text).split(",")]
         several = [part.strip() for part in several if part.strip()]
-    return tuple(_parsed(one, part) for part in several)
+    return tuple(_parsed(parameter, part) for part in several)
 
 
-def _parsed(one: Parameter, value: Any) -> Any:
-    kind: Any = one.kind
+def _parsed(parameter: Parameter, value: Any) -> Any:
+    kind: Any = parameter.kind
     if kind is bool:
         return bool(value)
     text = value.isoformat() if isinstance(value, date) else str(value)
     try:
-        if one.choices and text not in one.choices:
-            raise ValueError(f"{text!r} is not one of {', '.join(one.choices)}")
+        if parameter.choices and text not in parameter.choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(parameter.choices)}")
         if kind in (int, float, Decimal):
-            return number(kind, one.option, text)
+            return number(kind, parameter.option, text)
     except ValueError as error:
-        name = one.option.metavar if one.option.is_argument else one.flag
+        name = parameter.option.metavar if parameter.option.is_argument else parameter.flag
         raise UsageError(f"Invalid value for {name}: {error}") from None
     return text if get_origin(kind) is Literal else kind(text)
 
@@ -385,7 +385,9 @@ def number(kind: type[N], how: Option, text: Any) -> N:
     if not value.is_finite() or is_under or is_broken or (how.most is not None and value > how.most):
         end = f" and at most {how.most:,}" if how.most is not None else ""
         what = "whole number" if kind is int else "number"
-        raise ValueError(f"{text!r} is not a {what} {'above' if how.above else 'from'} {how.least}{end}")
+        raise ValueError(
+            f"{text!r} is not a {what} {'above' if how.above else 'of at least'} {how.least}{end}"
+        )
     if math.isinf(float(value)):
         raise ValueError(f"{text!r} is too large")
     return kind(value)

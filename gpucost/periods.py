@@ -9,14 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR
 Span = tuple[int, int]  # [from, to) in milliseconds
 
 
-@record
+@frozen_dataclass
 class Period:
     """A half-open interval [start, end) of UTC instants."""
 
@@ -141,7 +141,7 @@ def within(name: str) -> str:
     in October 2026, on 2026-10-14, from 2026-10-01 to 2026-10-07
     """
     if " to " in name or " .. " in name:
-        return f"from {name}"
+        return f"from {name.replace(' .. ', ' to ')}"
     return f"{'on' if name[:1].isdigit() else 'in'} {name}"
 
 
@@ -178,7 +178,7 @@ def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     return subtract(spans, subtract(spans, others))
 
 
-@record
+@frozen_dataclass
 class TimeBucket:
     """A part [from_ms, to_ms) of a period, named by its local month, day and hour.
 
@@ -241,13 +241,13 @@ def parse_period(
     `start` alone runs to the end of the current hour. Raises UsageError for options that cannot be read, that
     contradict each other, or that give an empty period.
     """
-    given = [
+    explicit = [
         name
         for name, value in (("--month", month), ("--last", last), ("--from/--to", start or end))
         if value is not None
     ]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", "give one of them")
+    if len(explicit) > 1:
+        raise UsageError(f"{' and '.join(explicit)} exclude each other", "give one of them")
     if month is not None:
         if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month) or int(month[:4]) not in _YEARS:
             raise UsageError(f"invalid month {month!r}", "for example --month 2026-10")

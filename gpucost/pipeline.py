@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.periods import Period
     from gpucost.store.connection import Store
-    from gpucost.store.upkeep import Check
+    from gpucost.store.upkeep import StoreCheck
 
 _ATTEMPTS = 5
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def _stage(con: DuckDBPyConnection, config: Config) -> None:
 def _attribute(
     config: Config,
     store: Store,
-    inputs: attribution.Inputs,
+    inputs: attribution.InputDigests,
     period: Period | None,
     seal_until_ms: int | None = None,
 ) -> None:
@@ -102,7 +102,7 @@ def _attribute(
         attribution.finish(con)
 
 
-def check(config: Config, store: Store) -> list[Check]:
+def check(config: Config, store: Store) -> list[StoreCheck]:
     """Check the store: pages, rules between rows, and the fingerprints of attributed days.
 
     Fingerprints are skipped if the attribution is not up to date or the store is read-only: computing them
@@ -124,9 +124,9 @@ def check(config: Config, store: Store) -> list[Check]:
                 con.rollback()
                 con.begin()
         except StoreError as error:
-            return [*checks, upkeep.Check(what, 0, error.message, is_made=False)]
+            return [*checks, upkeep.StoreCheck(what, 0, error.message, is_made=False)]
         first = from_ms(days[0]).astimezone(config.tz).date().isoformat() if days else None
-        checks.append(upkeep.Check(what, len(days), first))
+        checks.append(upkeep.StoreCheck(what, len(days), first))
     return checks
 
 
@@ -195,11 +195,11 @@ _SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "hosts", "team_labels", "teams", "workload_types"}
 
 
-def inputs_of(config: Config) -> attribution.Inputs:
+def inputs_of(config: Config) -> attribution.InputDigests:
     """Digests of everything except the collected data that determines the figures."""
-    own = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
+    own_texts = [str(ALGORITHM["attribute"]), config.model_dump_json(include=_OWN, exclude=_SHOWN)]
     parts = [
-        *own,
+        *own_texts,
         str(ALGORITHM),
         # the loads show other changes of the collected data
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
@@ -209,4 +209,6 @@ def inputs_of(config: Config) -> attribution.Inputs:
         price.inputs_digest(config),
         catalog.catalog_digest(),
     ]
-    return attribution.Inputs(*(hashlib.sha256("\n".join(one).encode()).hexdigest() for one in (parts, own)))
+    return attribution.InputDigests(
+        *(hashlib.sha256("\n".join(texts).encode()).hexdigest() for texts in (parts, own_texts))
+    )

@@ -13,14 +13,14 @@ R = TypeVar("R", bound=Mapping[str, Any])
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def record(kind: type[T]) -> type[T]:
+def frozen_dataclass(kind: type[T]) -> type[T]:
     """The class as a frozen dataclass with slots."""
     return dataclass(frozen=True, slots=True)(kind)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def keyed_record(kind: type[T]) -> type[T]:
-    """A record whose fields are passed by name, in any order."""
+def keyed_dataclass(kind: type[T]) -> type[T]:
+    """A frozen dataclass whose fields are passed by name, in any order."""
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 def did_you_mean(
     name: str,
-    known: Iterable[str],
+    existing: Iterable[str],
     otherwise: str = "",
     *,
     most: int = 1,
@@ -20,5 +20,5 @@ def did_you_mean(
     """
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), most, cutoff)
+    near = get_close_matches(name, list(existing), most, cutoff)
     return f"did you mean {' or '.join(map(shown, near))}?" if near else otherwise

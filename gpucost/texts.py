@@ -39,7 +39,7 @@ def conceal(secret: str) -> None:
     of_address = secret.partition("://")[2].partition("/")[2]
     for word in (secret, of_address if len(of_address) >= _SHORTEST_IN_ADDRESS else ""):
         spelled = (word, quote(word, safe=""), base64.b64encode(word.encode()).decode())
-        _SECRETS.update(one for one in spelled if len(one) >= _SHORTEST)
+        _SECRETS.update(secret for secret in spelled if len(secret) >= _SHORTEST)
 
 
 def concealed(text: str) -> str:
@@ -56,7 +56,7 @@ def visible(text: str) -> str:
     string, even if `text` is a subclass of str.
     """
     plain = str(text)
-    return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_shown, plain)
+    return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_escaped, plain)
 
 
 def one_line(text: str) -> str:
@@ -92,19 +92,20 @@ def visible_parts(part: Any, show: Callable[[str], str] = visible) -> Any:
     if isinstance(part, str):
         return show(part)
     if isinstance(part, tuple | list):
-        shown = [visible_parts(one, show) for one in part]
-        return part._make(shown) if hasattr(part, "_make") else type(part)(shown)
+        items = [visible_parts(value, show) for value in part]
+        return part._make(items) if hasattr(part, "_make") else type(part)(items)
     if is_dataclass(part) and not isinstance(part, type):
         values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
         return replace(
             part,
             **{
-                name: visible_parts(one, visible if name == "patch" else show) for name, one in values.items()
+                name: visible_parts(value, visible if name == "patch" else show)
+                for name, value in values.items()
             },
         )
     if isinstance(part, Mapping):
-        return {visible_parts(name, show): visible_parts(one, show) for name, one in part.items()}
-    return [visible_parts(one, show) for one in part] if isinstance(part, ValuesView) else part
+        return {visible_parts(name, show): visible_parts(value, show) for name, value in part.items()}
+    return [visible_parts(value, show) for value in part] if isinstance(part, ValuesView) else part
 
 
 def readable_json(value: Any, **how: Any) -> str:
@@ -112,7 +113,7 @@ def readable_json(value: Any, **how: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, **how))
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 

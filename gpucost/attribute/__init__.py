@@ -11,7 +11,7 @@ from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, merge, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -203,16 +203,16 @@ def _clear(con: DuckDBPyConnection, start: int, end: int) -> None:
         con.execute(statement, {"start": start, "end": end})
 
 
-def split_prices(con: DuckDBPyConnection, known: Collection[str] = ()) -> None:
+def split_prices(con: DuckDBPyConnection, done_stages: Collection[str] = ()) -> None:
     """Make basis_spans: the split of each node's price over time; empty with the cost basis `node`.
 
-    Stages in `known` have run already.
+    Stages in `done_stages` have run already.
     """
     if value(con, "SELECT getvariable('cost_basis')") == "node":
         con.execute(_NO_BASIS_SPANS)
     else:
         load_components(con)
-        run_stages(con, BASIS, skip=known)
+        run_stages(con, BASIS, skip=done_stages)
 
 
 def load_local_days(
@@ -259,25 +259,25 @@ _UNFINISHED = -1
 _NEWEST_LOAD = "SELECT coalesce(max(load_id), 0) FROM loads WHERE kind <> 'progress'"
 
 
-@record
-class Inputs:
+@frozen_dataclass
+class InputDigests:
     """Digests of all inputs except collected data.
 
-    `own` covers the inputs that no day's fingerprint shows.
+    `general` covers the inputs that no day's fingerprint shows.
     """
 
     all: str
-    own: str
+    general: str
 
 
-def is_current(con: DuckDBPyConnection, inputs: Inputs, period: Period | None) -> bool:
+def is_current(con: DuckDBPyConnection, inputs: InputDigests, period: Period | None) -> bool:
     """Whether the result is made from `inputs` and all loads, and cut for `period`."""
     state = con.execute("SELECT inputs, last_load_id FROM attribution_state").fetchone()
     newest = value(con, _NEWEST_LOAD)
     return state == (inputs.all, newest) and not _missing_cuts(con, period)
 
 
-def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: ZoneInfo) -> bool:
+def begin(con: DuckDBPyConnection, inputs: InputDigests, period: Period | None, tz: ZoneInfo) -> bool:
     """Note that the result is being made from `inputs`.
 
     Returns whether every day has to be attributed again. Raises StoreError if `period` begins or ends within
@@ -293,10 +293,12 @@ def begin(con: DuckDBPyConnection, inputs: Inputs, period: Period | None, tz: Zo
         {"hours": [at // MS_PER_HOUR for at in cuts]},
     )
     con.execute("INSERT INTO cuts SELECT unnest($1::BIGINT[])", [cuts])
-    known = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
+    stored = con.execute("SELECT own_inputs FROM attribution_state").fetchone()
     con.execute("DELETE FROM attribution_state")
-    con.execute("INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.own, _UNFINISHED])
-    return known != (inputs.own,)
+    con.execute(
+        "INSERT INTO attribution_state VALUES ($1, $2, $3)", [inputs.all, inputs.general, _UNFINISHED]
+    )
+    return stored != (inputs.general,)
 
 
 def finish(con: DuckDBPyConnection) -> None:

@@ -46,8 +46,8 @@ class CommandTable(UserDict[str, Any]):
             from gpucost.cli.asking import question_command
 
             return question_command(words)
-        own = import_module(f"gpucost.cli.{module or TABLE[group]['module'] or group}")
-        return getattr(own, "_".join(parts).replace("-", "_"))
+        commands = import_module(f"gpucost.cli.{module or TABLE[group]['module'] or group}")
+        return getattr(commands, "_".join(parts).replace("-", "_"))
 
 
 class TextParams:
@@ -67,8 +67,8 @@ class TextParams:
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         if ctx.resilient_parsing:
-            for one in params:
-                vars(one)["process_value"] = partial(_as_typed, one)
+            for param in params:
+                vars(param)["process_value"] = partial(_as_typed, param)
         return params
 
 

@@ -83,7 +83,7 @@ def chargeback(
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0
-    ask = ChargebackQuery(
+    query = ChargebackQuery(
         month=name,
         period=period,
         period_name=title,
@@ -91,16 +91,16 @@ def chargeback(
         share_unallocated=share_unallocated,
         focus_version=focus_version,
     )
-    with call.status() as tell:
-        tell("attributing every GPU-hour")
+    with call.status() as show_progress:
+        show_progress("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
-            bundle = read_bundle(settings, call.store, ask, folder, tell)
-            advice = read_findings(settings, call.store, ask.period, tell)
-            tell("writing the files")
+            bundle = read_bundle(settings, call.store, query, folder, show_progress)
+            advice = read_findings(settings, call.store, query.period, show_progress)
+            show_progress("writing the files")
             manifest = manifest_of(bundle, settings, previous)
             manifest = write(bundle, manifest, folder, bundle_blocks(settings, bundle, advice))
     _record(call, manifest, target)
-    _tell(call, manifest, target)
+    _print_result(call, manifest, target)
     if manifest["missing"]:
         # another run with --collect would not find the data either
         fix = (
@@ -141,8 +141,8 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
     )
     try:
         with call.store.read() as con:
-            is_known = record.digest in dict(log.seals(con, record.month))
-        if not is_known:
+            is_logged = record.digest in dict(log.seals(con, record.month))
+        if not is_logged:
             with call.store.write() as con:
                 log.add_seal(con, record)
     except StoreError as error:
@@ -188,11 +188,11 @@ def chargeback_verify(
 
     name, period, title = _month(call)
     target, manifest = _sealed(call, name, out)
-    ask = ChargebackQuery(
+    query = ChargebackQuery(
         name, period, title, call.now, manifest["share_unallocated"], manifest["focus"]["version"]
     )
-    with call.status() as tell:
-        found = verify(call.settings, call.store, ask, target, manifest, tell)
+    with call.status() as show_progress:
+        found = verify(call.settings, call.store, query, target, manifest, show_progress)
     call.write_rows(("check", "result", "detail"), found.rows)
     if found.error:
         raise found.error
@@ -228,23 +228,23 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     """Files that someone added to the old bundle; they stay."""
     from gpucost.publish.chargeback import FILE
 
-    own = {FILE, *(one["file"] for one in (previous or {}).get("files", []))}
+    bundle_files = {FILE, *(entry["file"] for entry in (previous or {}).get("files", []))}
     return [
         path
         for path in sorted(old.rglob("*"))
-        if not path.is_dir() and path.relative_to(old).as_posix() not in own
+        if not path.is_dir() and path.relative_to(old).as_posix() not in bundle_files
     ]
 
 
-def _tell(call: Call, manifest: dict[str, Any], target: Path) -> None:
+def _print_result(call: Call, manifest: dict[str, Any], target: Path) -> None:
     """Print the month's sums and the path of the index."""
     totals, currency = manifest["totals"], manifest["currency"]
     charged, free = (
         figure_text(totals[name], "money", currency, 2) for name in ("charge", "unallocated_cost")
     )
     call.say("; ".join([f"GPU chargeback {manifest['month']}: {manifest['state']}", *manifest["reasons"]]))
-    whose = "" if manifest["share_unallocated"] else ", charged to no team"
-    call.say(f"charged to {len(manifest['teams']):,} teams: {charged}; unallocated: {free}{whose}")
+    charged_to = "" if manifest["share_unallocated"] else ", charged to no team"
+    call.say(f"charged to {len(manifest['teams']):,} teams: {charged}; unallocated: {free}{charged_to}")
     # on a line of its own, so that a terminal can open it
     call.say(f"Index: {target / 'index.html'}")
 
@@ -297,7 +297,7 @@ def _prices(call: Call, period: Period, now: datetime) -> None:
     results: list[PriceResult | SpotResult] = []
     if spot := [provider for what, provider in wanting if what == "spot"]:
         results += collect_spot_prices(call, spot)
-    if listed := [provider for what, provider in wanting if what == "prices"]:
-        results += collect_list_prices(call, listed, ())
+    if price_lists := [provider for what, provider in wanting if what == "prices"]:
+        results += collect_list_prices(call, price_lists, ())
     if any(result.error for result in results):
         raise typer.Exit(1)

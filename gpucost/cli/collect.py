@@ -20,10 +20,10 @@ from gpucost.cli.runs import (
     collect_metrics,
     collect_spot_prices,
     collector_bars,
-    months_asked,
     print_mlflow,
     print_progress,
     print_spot,
+    queried_months,
     run_bills,
 )
 from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
@@ -55,7 +55,7 @@ def collect_prometheus(call: SpanCall, source: SourcesOption = ()) -> None:
       gpucost collect prometheus --from 2026-10-01 --to 2026-11-01
       gpucost collect prometheus --source prod --from 2026-10-01T06:00Z
     """
-    collect_metrics(call, source, call.given_period)
+    collect_metrics(call, source, call.explicit_period)
 
 
 @command()
@@ -88,7 +88,7 @@ def collect_progress(
         if call.start or call.end or source:
             raise UsageError("--from, --to and --source do not apply to files", "leave them out")
         _import(call, paths)
-    elif not _ask(call, source):
+    elif not _query_progress(call, source):
         raise typer.Exit(1)
 
 
@@ -104,12 +104,12 @@ def _import(call: Call, paths: Sequence[Path]) -> None:
             )
 
 
-def _ask(call: Call, names: Sequence[str]) -> bool:
+def _query_progress(call: Call, names: Sequence[str]) -> bool:
     """Collect from the named servers, or all; return whether every query succeeded."""
     from gpucost.collect.progress.mlflow import collect_mlflow
     from gpucost.collect.progress.prometheus import collect_progress as collect
 
-    settings, store, period = call.settings, call.store, call.given_period
+    settings, store, period = call.settings, call.store, call.explicit_period
     servers = {server.source: server for server in settings.prometheus}
     all_names = [*servers, *([settings.mlflow.source] if settings.mlflow.url else [])]
     if not all_names:
@@ -182,14 +182,14 @@ def _providers(named: Sequence[Provider], regions: Sequence[str]) -> list[str]:
     from gpucost.collect.prices import PROVIDERS
     from gpucost.collect.prices.base import is_region_of
 
-    asked = [name for name in PROVIDERS if not named or name in named]
+    queried = [name for name in PROVIDERS if not named or name in named]
     for region in regions:
-        if not any(is_region_of(name, region) for name in asked):
+        if not any(is_region_of(name, region) for name in queried):
             raise UsageError(
-                f"invalid --region {region}: not a region of {', '.join(asked)}",
+                f"invalid --region {region}: not a region of {', '.join(queried)}",
                 "regions are spelled us-east-1 (aws), us-central1 (gcp), eastus (azure)",
             )
-    return [name for name in asked if not regions or any(is_region_of(name, region) for region in regions)]
+    return [name for name in queried if not regions or any(is_region_of(name, region) for region in regions)]
 
 
 @command()
@@ -240,7 +240,7 @@ PathsArgument = Annotated[
 ForceOption = Annotated[
     bool,
     Option(
-        "Replace the stored bill, even if the new one is older, smaller or another view.",
+        "Replace the stored bill, even if the new one is older, smaller or of another format.",
         flag="--replace",
         also="--force",
     ),
@@ -324,7 +324,7 @@ def collect_gcp(
     if estimate:
         if not call.settings.gcp.billing_table:
             raise UsageError("gcp.billing_table is missing", "set gcp.billing_table in gpucost.toml")
-        for name in months_asked(month, call.now):
+        for name in queried_months(month, call.now):
             bigquery(call, name, max_gib).estimate()
         return
     run_bills(call, "gcp", paths, force=force, months=month, max_gib=max_gib)
@@ -377,10 +377,10 @@ def collect_slurm(
 
     Jobs: the text of sacct with any list of fields that includes JobID, State, Start, End (or Elapsed) and AllocTRES, or its
     JSON. Nodes and accounts: scontrol show node, reservation and job -d (--oneliner or --json), sinfo --json, sacctmgr show
-    event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing; a later answer
-    replaces an earlier one about a running job, in any order of loading. If a file is invalid, nothing is loaded.
+    event, sacctmgr show assoc tree and sshare (--parsable2 or --json). Loading a file twice changes nothing. Newer data of
+    a running job replaces older data, in any order of loading. If a file is invalid, nothing is loaded.
 
-    Without files: query Slurm by --sacct, --slurmrestd or [slurm] in gpucost.toml, one day at a time. The first run collects
+    Without files: query Slurm with --sacct, --slurmrestd or [slurm] in gpucost.toml, one day at a time. The first run collects
     the current month; later runs start late_days before the last collected job.
 
     Without --from and --to, the collected period of files lasts from the first start to the last time of any job.
@@ -402,7 +402,7 @@ def collect_slurm(
     from gpucost.collect.slurm.sacct import SacctFormat
 
     if not paths:
-        _ask_slurm(call, sacct, slurmrestd, cluster)
+        _query_slurm(call, sacct, slurmrestd, cluster)
         return
     if sacct or slurmrestd:
         raise UsageError("files exclude --sacct and --slurmrestd", "leave out the options, or the files")
@@ -412,14 +412,14 @@ def collect_slurm(
         cluster,
         _zone(timezone),
     )
-    results, changed = import_files(call.store, paths, form, call.given_period, call.now)
+    results, changed = import_files(call.store, paths, form, call.explicit_period, call.now)
     for result in results:
         _print_slurm(call, result)
     if not changed:
         call.say("no new data")
 
 
-def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
+def _query_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: str | None) -> None:
     from gpucost.collect.slurm.collector import collect
 
     settings = call.settings.slurm
@@ -430,7 +430,7 @@ def _ask_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster: s
     if cluster:
         settings = settings.model_copy(update={"cluster": cluster})
     with collector_bars(call) as progress:
-        result = collect(call.store, settings, call.given_period, call.tz, call.now, progress)
+        result = collect(call.store, settings, call.explicit_period, call.tz, call.now, progress)
     _print_slurm(call, result)
     if result.purged:
         call.note(

@@ -18,7 +18,7 @@ from gpucost.cli.output import (
     note,
     output_file,
     print_error,
-    put,
+    print_text,
     to_stdout,
     waiting,
     write_output,
@@ -86,7 +86,7 @@ class Terminal(Client):
         """Yield a function that shows the current step: in place on a terminal, as lines on stderr under -v."""
         if self.is_watched:
             waiting.start()
-            yield waiting.tell
+            yield waiting.show_progress
         else:
             yield functools.partial(note, quiet=self.quiet or not self.verbose)
 
@@ -122,7 +122,7 @@ class Call(Request):
     def say(self, text: str) -> None:
         """Print the result of a command without an answer, unless -q is set."""
         if not self.quiet:
-            put(visible(text))
+            print_text(visible(text))
 
     def write(self, text: str) -> None:
         """Write the answer to -o or stdout. Raises GpucostError if writing fails."""
@@ -260,24 +260,24 @@ def registered(
     everywhere = [option for option in parameters(Everywhere) if option.name not in without.split()]
 
     @functools.wraps(described)
-    def called(context: typer.Context | None = None, **given: Any) -> None:
+    def wrapper(context: typer.Context | None = None, **explicit: Any) -> None:
         above = context.find_root().params if context else {}
-        shared = {option.name: given.get(option.name) or above.get(option.name) for option in everywhere}
+        shared = {option.name: explicit.get(option.name) or above.get(option.name) for option in everywhere}
         terminal = Terminal(quiet=bool(shared.get("quiet")), verbose=bool(shared.get("verbose")))
         with handle_errors(quiet=terminal.quiet, verbose=terminal.verbose):
             for name in without.split():
                 if above.get(name):
                     raise UsageError(f"invalid option --{name}", f"leave --{name} out")
-            values = {option.key: given.get(option.name) for option in takes}
+            values = {option.key: explicit.get(option.name) for option in takes}
             values["output"] = output_file(values.get("output"))
             with _profile() if shared.get("profile") else nullcontext(), _waiting(terminal):
                 run(values, client=terminal, config_file=shared.get("config"), store_file=shared.get("store"))
 
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     typed = [context, *map(typer_parameter, (*takes, *everywhere))]
-    called.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in typed}
-    return called
+    wrapper.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in typed}
+    return wrapper
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def _waiting(terminal: Terminal) -> Iterator[None]:
 
     waiting.start()
     try:
-        with engine.watched(waiting.tell):
+        with engine.watched(waiting.show_progress):
             yield
     finally:
         waiting.stop()

@@ -33,11 +33,11 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
         from gpucost.store.connection import Store
         from gpucost.texts import visible
 
-        given = {
+        explicit = {
             **context.find_root().params,
             **{name: value for name, value in context.params.items() if value},
         }
-        named, config = (Path(given[name]) if given.get(name) else None for name in ("store", "config"))
+        named, config = (Path(explicit[name]) if explicit.get(name) else None for name in ("store", "config"))
         with suppress(Exception):  # a shell cannot show messages here
             store = Store(store_file(named, config, os.environ, Path.cwd()), wait_seconds=0)
             with store.read(may_migrate=False) as con:

@@ -139,8 +139,8 @@ def _periods(call: Call) -> list[PeriodViews]:
     Raises NoDataError if both have no data, or if the month of --month has none.
     """
     tz = call.tz
-    month = call.given_period or month_period(call.now.astimezone(tz).date(), tz)
-    views = _views(call, "month_to_date", month, must_have_data=call.given_period is not None)
+    month = call.explicit_period or month_period(call.now.astimezone(tz).date(), tz)
+    views = _views(call, "month_to_date", month, must_have_data=call.explicit_period is not None)
     end = min(call.now, month.end, *(view.end for view in views))
     last = local_midnight(end.astimezone(tz).date(), tz)
     first = local_midnight((last - timedelta(hours=1)).astimezone(tz).date(), tz)

@@ -43,11 +43,11 @@ def lake_export(
     from gpucost.lake.files import open_files
 
     files = open_files(lake_url(call, url), call.settings)
-    with call.status() as tell:
-        done = export(call.settings, call.store, files, everything=everything, tell=tell)
+    with call.status() as show_progress:
+        done = export(call.settings, call.store, files, everything=everything, show_progress=show_progress)
     rows, written = sum(file.rows for file in done.files), bytes_text(sum(file.size for file in done.files))
     call.say(
-        f"{files.shown()}: {done.partitions:,} partitions written ({len(done.files):,} files, {rows:,} rows, {written}), "
+        f"{files.label()}: {done.partitions:,} partitions written ({len(done.files):,} files, {rows:,} rows, {written}), "
         f"{done.unchanged:,} as they were"
     )
 
@@ -77,8 +77,8 @@ def lake_attribute(
     address, settings = lake_url(call, url), call.settings.engine
     is_local = (engine or settings.name) == "local"
     opened = nullcontext() if is_local else spark.session(settings.spark_master, settings.spark_options)
-    with opened as session, call.status() as tell:
-        done = attribute(call.settings, address, session, tell)
+    with opened as session, call.status() as show_progress:
+        done = attribute(call.settings, address, session, show_progress)
     tasks = sum(done.done.values())
     call.say(
         f"{done.days:,} days attributed, {done.unchanged:,} as they were ({tasks:,} tasks, {done.rows:,} rows)"
@@ -101,11 +101,13 @@ def lake_info(call: RowsCall, url: Url = None) -> None:
     if not manifests:
         raise manifest.no_lake(files)
     rows = []
-    for one in manifests:
-        days = [day for day in one.days if day]
+    for partition in manifests:
+        days = [day for day in partition.days if day]
         first, last = min(days, default=None), max(days, default=None)
-        size, lines = sum(file.size for file in one.files), sum(file.rows for file in one.files)
-        rows.append((one.cluster or "(bills and prices)", one.writer, first, last, len(days), lines, size))
+        size, lines = sum(file.size for file in partition.files), sum(file.rows for file in partition.files)
+        rows.append(
+            (partition.cluster or "(bills and prices)", partition.writer, first, last, len(days), lines, size)
+        )
     rows.sort(key=lambda row: row[:2])
     call.write_rows(("cluster", "writer", "first_day", "last_day", "days", "rows", "bytes"), rows)
 

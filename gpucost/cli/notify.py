@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, command
-from gpucost.cli.output import put
+from gpucost.cli.output import print_text
 from gpucost.errors import UsageError
 from gpucost.options import Option, PeriodOptions, TeamOption, count
 from gpucost.periods import previous_month
@@ -64,7 +64,7 @@ def notify_email(call: NotifyCall) -> None:
     letter = mail(server, message.title, as_text(message), as_html(message))
     if call.dry_run:
         head = visible(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}")
-        put(f"{head}\n\n{as_text(message)}", nl=False)
+        print_text(f"{head}\n\n{as_text(message)}", nl=False)
         return
     send_mail(server, letter)
     call.note(f"{message.title}: sent to {letter['To']}")
@@ -88,7 +88,7 @@ def notify_slack(call: NotifyCall) -> None:
     message = summary(call)
     body = as_slack(message)
     if call.dry_run:
-        put(readable_json(body, indent=2))
+        print_text(readable_json(body, indent=2))
         return
     send_to_slack(call.settings.notify.slack, body)
     call.note(f"{message.title}: sent to Slack")

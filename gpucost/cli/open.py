@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gpucost.cli.command import TargetCall, command
-from gpucost.cli.output import made_folder, put
+from gpucost.cli.output import made_folder, print_text
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.options import Names, Option, PeriodOptions, WorkloadSelection
 
@@ -59,7 +59,7 @@ def open(  # noqa: A001 - its name on the command line
     has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
     if not no_browser and has_screen and webbrowser.open(path.as_uri()):
         call.note(f"{view.title}: opened in your browser")
-    put(str(path))
+    print_text(str(path))
 
 
 def _private_page() -> Path:

@@ -46,7 +46,7 @@ class Waiting:
             self._timer.daemon = True
             self._timer.start()
 
-    def tell(self, doing: str) -> None:
+    def show_progress(self, doing: str) -> None:
         """Set the current step."""
         with self._lock:
             self._doing = doing
@@ -92,7 +92,7 @@ def to_stdout() -> Iterator[None]:
         raise stdout_failed(error) from None
 
 
-def put(text: str = "", *, nl: bool = True) -> None:
+def print_text(text: str = "", *, nl: bool = True) -> None:
     """Write data to stdout, with characters outside its encoding replaced. Raises GpucostError if writing fails."""
     waiting.stop()
     encoding = sys.stdout.encoding or "utf-8"
@@ -136,7 +136,7 @@ def note(text: str = "", *, quiet: bool = False) -> None:
 def write_output(text: str, output: Path | None) -> None:
     """Write `text` to the file `output`, or to stdout if it is None. Raises GpucostError if writing fails."""
     if output is None:
-        put(text, nl=False)
+        print_text(text, nl=False)
     else:
         write_text(text, output)
 
@@ -146,8 +146,8 @@ def print_error(message: str, fix: str | None) -> None:
     message = concealed(message)
     waiting.stop()
     # a name that contains a line end cannot add a fix line
-    shown = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
-    typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + shown, err=True)
+    indented = re.sub(r"\n(?=error:|fix:)", r"\n  ", visible(message))
+    typer.echo(("\033[1;31merror:\033[0m " if has_colors(sys.stderr) else "error: ") + indented, err=True)
     if fix:
         typer.echo(f"fix: {visible(fix)}", err=True)
 

@@ -15,27 +15,27 @@ from gpucost.options import Option, Parameter, number
 _METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
 
 
-def typer_parameter(one: Parameter) -> inspect.Parameter:
+def typer_parameter(option: Parameter) -> inspect.Parameter:
     """An option for typer. None is a default that help does not show."""
-    how, annotated, several = one.option, Annotated, list
-    value: Any = one.kind
+    how, annotated, several = option.option, Annotated, list
+    value: Any = option.kind
     more: dict[str, Any] = {"help": how.help, "rich_help_panel": how.panel}
     if value in _METAVARS:
         more |= {"parser": number_parser(value, how)}
     if how.completes:
         more |= {"autocompletion": dimensions if how.completes == "dimensions" else stored(how.completes)}
-    kind: Any = several[value] if one.is_repeated else value
+    kind: Any = several[value] if option.is_repeated else value
     is_shown = how.is_shown or value is bool
     metavar = how.metavar or _METAVARS.get(value)
     declared: Any
     if how.is_argument:
         declared = typer.Argument(metavar=metavar, show_default=False, **more)
     else:
-        flags = [one.flag, how.also] if how.also else [one.flag]
+        flags = [option.flag, how.also] if how.also else [option.flag]
         more["show_default"] = is_shown
         declared = typer.Option(*flags, metavar=metavar, **more)
-    parameter = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
-    if is_shown or one.is_required:
+    parameter = inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
+    if is_shown or option.is_required:
         return parameter.replace(annotation=annotated[kind, declared])
     return parameter.replace(default=None, annotation=annotated[kind | None, declared])
 

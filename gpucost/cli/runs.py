@@ -48,16 +48,16 @@ def _print_run(call: Call, result: CollectResult) -> None:
     """Print a run's summary on stdout and its problems on stderr; under -q only missing time."""
     failed = f", but {_count(len(result.failed_windows), 'window')} failed" if result.failed_windows else ""
     call.say(
-        f"{result.source}: {result.samples:,} samples of {result.asked}{failed}"
+        f"{result.source}: {result.samples:,} samples of {result.requested}{failed}"
         f" ({_count(result.windows, 'window')}, {result.new_series:,} new series)"
     )
     if result.resumed:
         call.say(f"  resumed an interrupted run after {_count(result.resumed, 'window')}")
-    if result.asked_again:
-        call.say(f"  queried {_count(result.asked_again, 'incomplete hour')} again")
+    if result.queried_again:
+        call.say(f"  queried {_count(result.queried_again, 'incomplete hour')} again")
     _print_metrics(call, result, "samples")
     if call.quiet and not result.samples and result.ok:
-        note(f"warning: {result.source}: no samples in {result.asked}")
+        note(f"warning: {result.source}: no samples in {result.requested}")
     for reason in sorted({why for _, why in result.dropped}):
         metrics = {metric: samples for (metric, why), samples in result.dropped.items() if why == reason}
         call.note(f"  dropped {sum(metrics.values()):,} samples as {reason}: {', '.join(sorted(metrics))}")
@@ -86,10 +86,10 @@ def note_findings(
     call: Call, findings: Iterable[Any], most: int = sys.maxsize, *, hint: str = "", loud: Sequence[str] = ()
 ) -> None:
     """Print findings on stderr: at most `most` of a kind, then the number of others; under -q only `loud` kinds."""
-    shown = Counter[str]()
+    printed = Counter[str]()
     for finding in findings:
-        shown[finding.code] += 1
-        if shown[finding.code] <= most:
+        printed[finding.code] += 1
+        if printed[finding.code] <= most:
             is_loud = call.quiet and finding.code in loud
             note(
                 f"{'' if is_loud else '  '}{finding.level}: {finding.message}",
@@ -97,7 +97,7 @@ def note_findings(
             )
             if finding.fix:
                 call.note(f"    fix: {finding.fix}")
-    for code, count in shown.items():
+    for code, count in printed.items():
         if count > most:
             note(f"  and {count - most} more: {code}{hint}", quiet=call.quiet and code not in loud)
 
@@ -108,7 +108,7 @@ def _count(number: int, noun: str) -> str:
 
 def print_progress(call: Call, result: CollectResult) -> None:
     call.say(
-        f"{result.source}: {result.samples:,} values of {result.asked}, from {len(result.metrics)} progress metrics"
+        f"{result.source}: {result.samples:,} values of {result.requested}, from {len(result.metrics)} progress metrics"
     )
     _print_metrics(call, result, "values")
     for samples in result.dropped.values():
@@ -133,8 +133,8 @@ def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[
     """Collect and print the list prices of `providers`; return one result for each."""
     from gpucost.collect.prices import collect_prices as collect
 
-    with call.status() as tell:
-        results = collect(call.settings, call.store, providers, regions, call.now, tell)
+    with call.status() as show_progress:
+        results = collect(call.settings, call.store, providers, regions, call.now, show_progress)
     for result in results:
         _print_prices(call, result)
     return results
@@ -167,8 +167,8 @@ def collect_spot_prices(call: Call, providers: Collection[str]) -> list[SpotResu
     """Collect and print the spot prices of `providers`; return one result for each. Clouds without a login are skipped."""
     from gpucost.collect import spot
 
-    with call.status() as tell:
-        results = list(spot.collect_spot(call.settings, call.store, call.now, tell, providers))
+    with call.status() as show_progress:
+        results = list(spot.collect_spot(call.settings, call.store, call.now, show_progress, providers))
     for result in results:
         print_spot(call, result)
     return results
@@ -182,7 +182,7 @@ def print_spot(call: Call, result: SpotResult) -> None:
         when = f" of {result.period}" if result.period else ""
         corrected = f", {loaded.corrected:,} corrected" if loaded.corrected else ""
         call.say(
-            f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.known:,} already known{corrected}"
+            f"{result.source}: {loaded.rows:,} spot prices{when}: {loaded.new:,} new, {loaded.old:,} already known{corrected}"
         )
     for text in result.notes:
         call.note(f"  note: {text}")
@@ -232,14 +232,14 @@ def collector_bars(call: Call) -> Iterator[Callable[[ProgressState], None] | Non
         yield progress if call.has_bars else None
 
 
-def check_sources(names: Sequence[str], known: Collection[str]) -> None:
+def check_sources(names: Sequence[str], existing: Collection[str]) -> None:
     """Raise UsageError for the name of an unknown server."""
     from gpucost.config.model import shown_url
 
     for name in names or ():
-        if name not in known:
+        if name not in existing:
             raise UsageError(
-                f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(known)}"
+                f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(existing)}"
             )
 
 
@@ -299,7 +299,7 @@ def tree_of(name: str, settings: Config) -> Tree:
     return LocalTree(Path(name).expanduser())
 
 
-def months_asked(months: Sequence[str], now: datetime) -> list[str]:
+def queried_months(months: Sequence[str], now: datetime) -> list[str]:
     """Billing periods to query: the named ones, otherwise the last and the current one. Raises UsageError."""
     for month in months:
         parse_period(ZoneInfo("UTC"), now, month=month)
@@ -335,7 +335,7 @@ def bigquery(call: Call, month: str, max_gib: float | None) -> BigQueryTree:
         gcp.billing_table or "",
         month,
         max_gib=max_gib or gcp.max_gib,
-        tell=call.note,
+        show_progress=call.note,
         project=gcp.billing_project,
         endpoint=gcp.bigquery_endpoint,
     )
@@ -347,7 +347,7 @@ def queries(
     """One query of a cloud's billing service for each month, so that a failed month leaves the others."""
     azure = call.settings.azure
     if section == "gcp" and call.settings.gcp.billing_table:
-        return [bigquery(call, month, max_gib) for month in months_asked(months, call.now)]
+        return [bigquery(call, month, max_gib) for month in queried_months(months, call.now)]
     if section != "azure" or not azure.cost_scope:
         return []
     from gpucost.collect.bill.azure import QueryTree
@@ -358,7 +358,7 @@ def queries(
             month,
             "ActualCost" if cost_type == "actual" else "AmortizedCost",
             management_url=azure.management_url,
-            tell=call.note,
+            show_progress=call.note,
         )
-        for month in months_asked(months, call.now)
+        for month in queried_months(months, call.now)
     ]

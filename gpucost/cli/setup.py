@@ -19,7 +19,7 @@ import typer
 
 from gpucost import disk
 from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
-from gpucost.cli.output import has_colors, made_folder, put, waiting, write_page
+from gpucost.cli.output import has_colors, made_folder, print_text, waiting, write_page
 from gpucost.errors import ConfigError, StoreError
 from gpucost.options import Option, argument
 from gpucost.periods import name_of
@@ -28,7 +28,7 @@ from gpucost.texts import bytes_text, readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
-    from gpucost.doctor import Check
+    from gpucost.doctor import SetupCheck
     from gpucost.periods import Period
 
 
@@ -47,18 +47,18 @@ def config_show(call: RowsCall) -> None:
     from gpucost.config.load import resolved
 
     looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
-    call.note(f"config file: {call.settings.path or f'none (looked for {looked}); gpucost init writes one'}")
+    call.note(f"config file: {call.settings.path or f'none (searched: {looked}); gpucost init writes one'}")
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 
 
 # Lines to copy into a shell.
 _NEXT = """
-to look around in it:
+to explore it:
 {path}  gpucost demo --keep ./gpucost-demo
 for your own fleet:
   gpucost init"""
 _NEXT_KEPT = """
-to look around in it:
+to explore it:
 {path}  cd {folder}
   gpucost report --team product
   gpucost report --by namespace,gpu_model
@@ -77,8 +77,8 @@ change prices.csv or gpucost.toml there and report again; for your own fleet, st
 
 def _path() -> str:
     """The line that adds this program to the PATH; empty if a shell finds it already."""
-    program, known = Path(sys.argv[0]).absolute(), shutil.which("gpucost")
-    if program.name != "gpucost" or (known and program.samefile(known)):
+    program, installed = Path(sys.argv[0]).absolute(), shutil.which("gpucost")
+    if program.name != "gpucost" or (installed and program.samefile(installed)):
         return ""
     return f'  export PATH={shlex.quote(str(program.parent))}:"$PATH"\n'
 
@@ -90,7 +90,8 @@ def demo(
 ) -> None:
     """Load, price, attribute and report two months of a sample fleet: metrics, Slurm jobs and a bill.
 
-    The first month has a bill, the second is an estimate. Needs no network and no credentials. Without --keep no files stay.
+    The first month has a bill, the second is an estimate. Needs no network and no credentials. Without --keep, deletes the
+    files at the end.
 
     \b
     Examples:
@@ -104,7 +105,7 @@ def demo(
         config = build(folder, billed, estimated, call.note)
         call.note("attributing every GPU-hour")
         _report(config, estimated)
-        put()
+        print_text()
         _report(config, estimated, "research")
     lines = _NEXT_KEPT if keep else _NEXT
     call.note(lines.format(path=_path(), folder=shlex.quote(str(keep)), billed=f"{billed.start:%Y-%m}"))
@@ -134,32 +135,32 @@ def doctor(call: BriefCall) -> None:
     """
     from gpucost.doctor import Status, examine
 
-    checks: list[Check] = []
+    checks: list[SetupCheck] = []
     area = ""
     for check in examine(call.config_file, call.store_file, call.now):
         checks.append(check)
         if call.format == "table" and not (call.quiet and check.status is Status.ok):
             if check.area != area:
                 area = check.area
-                put(("\n" if len(checks) > 1 else "") + area)
+                print_text(("\n" if len(checks) > 1 else "") + area)
             _print(check)
     count = Counter(check.status for check in checks)
     if call.format == "json":
-        put(readable_json([asdict(check) for check in checks], indent=2))
+        print_text(readable_json([asdict(check) for check in checks], indent=2))
     elif not call.quiet:
-        put(f"\n{count[Status.ok]} ok, {count[Status.warn]} to look at, {count[Status.fail]} failed")
+        print_text(f"\n{count[Status.ok]} ok, {count[Status.warn]} to check, {count[Status.fail]} failed")
     if count[Status.fail]:
         raise typer.Exit(1)
 
 
-def _print(check: Check) -> None:
+def _print(check: SetupCheck) -> None:
     mark, color = {"ok": ("✓", "32"), "warn": ("!", "33"), "fail": ("✗", "31")}[check.status]
     if has_colors(sys.stdout):
         mark = f"\033[{color}m{mark}\033[0m"
     lines = check.found.splitlines() or [""]
     if check.fix and check.status != "ok":
         lines.append(f"fix: {check.fix}")
-    put(
+    print_text(
         f"  {mark} {check.status:<4}  "
         + visible("\n          ".join([f"{check.subject}: {lines[0]}", *lines[1:]]))
     )
@@ -221,7 +222,7 @@ def init(
         raise ConfigError(f"invalid URL {shown_url(url)}: {reason}", "use --url http://HOST:PORT") from None
     store = str(call.store_file or "gpucost.duckdb")
     _write(target, {"url": url, "timezone": discover.timezone(), "store": store})
-    put(visible(f"wrote {target}"))
+    print_text(visible(f"wrote {target}"))
     if server is None:
         call.note(f"note: no Prometheus answers at {url} yet")
     elif server.needs_login:

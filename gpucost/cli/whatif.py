@@ -21,7 +21,7 @@ def whatif_plan(
     elif "file" in ask.keywords:
         raise UsageError(
             "--example prints a plan, FILE runs one",
-            "gpucost whatif plan --example > plan.toml makes one to start from",
+            "gpucost whatif plan --example > plan.toml writes one to start from",
         )
     else:
         call.write((files("gpucost.whatif") / "example-plan.toml").read_text(encoding="utf-8"))

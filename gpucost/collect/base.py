@@ -28,7 +28,7 @@ from gpucost.periods import (
     subtract,
     to_ms,
 )
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import runs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 
 
-@record
+@frozen_dataclass
 class SourceFinding:
     """A fact about the data for the reader. `fix` is one setting or command, or None."""
 
@@ -50,7 +50,7 @@ class SourceFinding:
     fix: str | None = None
 
 
-@record
+@frozen_dataclass
 class FailedWindow:
     """A part of the period that could not be collected; `command` retries it."""
 
@@ -59,7 +59,7 @@ class FailedWindow:
     command: str
 
 
-@record
+@frozen_dataclass
 class MissingSpan:
     """Incomplete time of a cluster, and the reason."""
 
@@ -81,13 +81,13 @@ class CollectResult:
 
     `moment`: start of the run. `spans`: the requested time in milliseconds. `dropped`: rejected samples by
     metric and reason ('nan', 'sentinel' or 'out_of_range'). `gaps`: silences of over ten minutes in the
-    spans. `incomplete`: incomplete time of closed days that will not be queried again. `asked_again`: number
+    spans. `incomplete`: incomplete time of closed days that will not be queried again. `queried_again`: number
     of incomplete hours of earlier runs. `not_collected`: time before the server's oldest data. `resumed`:
     number of windows that an earlier, killed run committed.
     """
 
     source: str
-    asked: Period
+    requested: Period
     moment: datetime = field(default_factory=lambda: datetime.now(UTC))
     spans: list[tuple[int, int]] = field(default_factory=list)
     windows: int = 0
@@ -98,7 +98,7 @@ class CollectResult:
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     gaps: list[MissingSpan] = field(default_factory=list)
     incomplete: list[MissingSpan] = field(default_factory=list)
-    asked_again: int = 0
+    queried_again: int = 0
     not_collected: Period | None = None
     failed_windows: list[FailedWindow] = field(default_factory=list)
     findings: list[SourceFinding] = field(default_factory=list)
@@ -118,7 +118,7 @@ class CollectResult:
             self.metrics[metric] = self.metrics[metric] + seen if metric in self.metrics else seen
 
 
-@record
+@frozen_dataclass
 class ProgressState:
     """Progress of a run: milliseconds done and in total, samples so far, and the current step."""
 
@@ -156,7 +156,7 @@ def until(spans: Iterable[Span], newest_ms: int | None) -> list[Span]:
 
 
 def default_spans(
-    month_start_ms: int, now_ms: int, asked: Iterable[Span], loaded: Iterable[Span]
+    month_start_ms: int, now_ms: int, requested: Iterable[Span], loaded: Iterable[Span]
 ) -> list[Span]:
     """The spans of a run without a period.
 
@@ -164,19 +164,19 @@ def default_spans(
     (failed windows, killed runs), and continue from the last collected moment minus an overlap for late data.
     Raises SourceError if the last collected hour is in the future.
     """
-    known = merge(loaded)
-    if not known:
-        return whole_hours([*asked, (min(month_start_ms, now_ms - 1), now_ms)], now_ms)
-    last = known[-1][1]
+    collected = merge(loaded)
+    if not collected:
+        return whole_hours([*requested, (min(month_start_ms, now_ms - 1), now_ms)], now_ms)
+    last = collected[-1][1]
     if last // MS_PER_HOUR * MS_PER_HOUR > now_ms:
         raise SourceError(
             f"this machine's clock is at {iso(from_ms(now_ms))}, but the store has data up to {iso(from_ms(last - 1))}",
             "set this machine's clock, or give a period with --from and --to",
         )
-    wanted = [*asked, (min(month_start_ms, last), now_ms)]
+    wanted = [*requested, (min(month_start_ms, last), now_ms)]
     # The last sample can be one scrape interval older than the end of the data.
     again = last + runs.SHORT_SILENCE_MS - OVERLAP_MS
-    return whole_hours([*subtract(wanted, known), (min(again, last), now_ms)], now_ms)
+    return whole_hours([*subtract(wanted, collected), (min(again, last), now_ms)], now_ms)
 
 
 def late_spans(
@@ -191,7 +191,7 @@ def late_spans(
     end = min(now_ms, newest_ms + 1)
     hours = runs.incomplete_hours(con, source, now_ms - late_hours * MS_PER_HOUR, end)
     return merge(
-        (one.hour * MS_PER_HOUR, (one.hour + 1) * MS_PER_HOUR) for one in hours if not one.is_settled
+        (hour.hour * MS_PER_HOUR, (hour.hour + 1) * MS_PER_HOUR) for hour in hours if not hour.is_settled
     )
 
 
@@ -267,7 +267,7 @@ class Collector(ABC, Generic[Batch]):
             return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
         so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
         return default_spans(
-            month_start_ms(moment, tz), to_ms(moment), runs.asked(con, self.kind, self.source), so_far
+            month_start_ms(moment, tz), to_ms(moment), runs.requested(con, self.kind, self.source), so_far
         )
 
     def _in_parts(
@@ -307,15 +307,15 @@ class Collector(ABC, Generic[Batch]):
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Hook for each committed window, to size the next ones."""
 
-    def run(self, spans: list[Span], asked: Period, progress: Progress | None = None) -> CollectResult:
+    def run(self, spans: list[Span], requested: Period, progress: Progress | None = None) -> CollectResult:
         """Collect all spans; failed windows are reported, and the others continue."""
-        span = (asked.start_ms, asked.end_ms)
+        span = (requested.start_ms, requested.end_ms)
         with self.store.write() as con:
             run_id = runs.unfinished(con, self.kind, self.source, span)
             done = runs.committed(con, run_id) if run_id is not None else []
             if run_id is None:
                 run_id = runs.begin(con, self.kind, self.source, span)
-        result = CollectResult(self.source, asked, resumed=len(done))
+        result = CollectResult(self.source, requested, resumed=len(done))
         # A window that ended in a running hour was committed up to then; collect that hour again as a whole.
         todo = whole_hours(subtract(spans, done), max((end for _, end in spans), default=0))
         self._all_windows(todo, run_id, result, progress)

@@ -27,7 +27,7 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
         if not file.exists():
             by = f"variable {variable}" if path is None else "option --config"
             raise ConfigError(
-                f"no config file at {file} ({by})", "write one with gpucost init, or name another: --config"
+                f"config file not found: {file} ({by})", "gpucost init writes one; --config names another"
             )
     if file and file.is_dir():
         raise ConfigError(

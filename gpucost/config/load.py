@@ -51,7 +51,7 @@ class Settings:
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[Key, tuple[int, str]] = field(default_factory=dict)
 
-    def put(self, key: Key, value: Any, origin: str, base: Path) -> None:
+    def set(self, key: Key, value: Any, origin: str, base: Path) -> None:
         """Set `key` from `origin`; relative paths start at `base`."""
         table: Any = self.values
         for part in key[:-1]:
@@ -87,11 +87,11 @@ def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
             values["store"] = {"path": values["store"]}
             lines["store", "path"] = lines.pop(("store",))
         settings.values = absolute(values, settings.base)
-        is_one_server = isinstance(values.get("prometheus"), dict)
-        if is_one_server:
+        is_single_server = isinstance(values.get("prometheus"), dict)
+        if is_single_server:
             settings.values["prometheus"] = [settings.values["prometheus"]]
         for key, line in lines.items():
-            place = ("prometheus", 0, *key[1:]) if is_one_server and key[0] == "prometheus" else key
+            place = ("prometheus", 0, *key[1:]) if is_single_server and key[0] == "prometheus" else key
             settings.origins[place] = (line, f"{file}:{line}")
     for name in sorted(environ):
         _overlay(settings, name, environ[name], cwd)
@@ -179,7 +179,7 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         if removed := _removed(key[:1]):
             raise ConfigError(f"variable {name} is for a setting that was removed", removed)
         hint = did_you_mean(
-            str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda known: PREFIX + known.upper()
+            str(key[0]), fields_of(Config), cutoff=0.79, shown=lambda name: PREFIX + name.upper()
         )
         if hint:
             raise ConfigError(f"variable {name} is not a setting", hint)
@@ -194,7 +194,7 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         key = ("prometheus", 0, *key[1:])
     try:
         value = json.loads(text) if text.startswith(("[", "{")) else text
-        settings.put(key, value, f"variable {name}", cwd)
+        settings.set(key, value, f"variable {name}", cwd)
     except ValueError as error:
         raise ConfigError(
             f"variable {name} is not valid JSON: {error}", 'write lists as ["a", "b"]'
@@ -361,12 +361,12 @@ def load_config(
     cwd = cwd or Path.cwd()
     settings = read(path, environ, cwd)
     if isinstance(
-        given := settings.values.setdefault("store", {}), dict
+        store_settings := settings.values.setdefault("store", {}), dict
     ):  # otherwise invalid, and the model reports it
         if store is not None:
-            settings.put(_STORE, str(store), "option --store", cwd)
-        elif "path" not in given:
-            settings.put(_STORE, str(StoreSettings.model_fields["path"].default), "default", settings.base)
+            settings.set(_STORE, str(store), "option --store", cwd)
+        elif "path" not in store_settings:
+            settings.set(_STORE, str(StoreSettings.model_fields["path"].default), "default", settings.base)
     try:
         config = Config.model_validate(settings.values)
     except ValidationError as error:
@@ -388,17 +388,17 @@ def resolved(config: Config) -> list[tuple[str, str, str]]:
     for key, value in _leaves("", config.model_dump(by_alias=True)):
         places = (
             place
-            for known, place in config._origins.items()
-            if f"{key}.".startswith((f"{known}.", f"{known}["))
+            for set_key, place in config._origins.items()
+            if f"{key}.".startswith((f"{set_key}.", f"{set_key}["))
         )
-        shown = "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_shown(key, value))
-        rows.append((key, shown, next(places, "default")))
+        text = "(hidden)" if re.search(r"\.(headers|spark_options)\.", key) else as_toml(_visible(key, value))
+        rows.append((key, text, next(places, "default")))
     return rows
 
 
-def _shown(key: str, value: Any) -> Any:
+def _visible(key: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_shown(key, item) for item in value]
+        return [_visible(key, item) for item in value]
     return shown_url(value) if isinstance(value, str) and ("://" in value or key.endswith("url")) else value
 
 

@@ -627,8 +627,8 @@ class PrometheusSource(Section):
 
     def _conflicts(self) -> dict[str, bool]:
         logins = ("bearer_token_file", "bearer_token_env", "basic_auth")
-        given = [name for name in logins if getattr(self, name) is not None]
-        return {f"{' and '.join(given)} are set; keep one": len(given) > 1}
+        explicit = [name for name in logins if getattr(self, name) is not None]
+        return {f"{' and '.join(explicit)} are set; keep one": len(explicit) > 1}
 
     @property
     def source(self) -> str:
@@ -665,8 +665,8 @@ class Team(Section):
     """Projects, accounts, workspaces or keys of this team in bills for bought tokens, with `*` and `?`."""
 
     def _conflicts(self) -> dict[str, bool]:
-        known = self.namespaces or self.labels or self.cost_categories or self.api
-        return {"needs namespaces, labels, cost_categories or api": not known}
+        criteria = self.namespaces or self.labels or self.cost_categories or self.api
+        return {"needs namespaces, labels, cost_categories or api": not criteria}
 
 
 class WorkloadTypeRule(Section):

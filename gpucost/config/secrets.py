@@ -32,7 +32,7 @@ def secret(
             raise error(f"{where}: {file} is not a text file") from None
         except OSError as failure:
             raise error(f"{where}: cannot read {file}: {failure.strerror}", f"write it to {file}") from None
-        return _one_line(value, f"{where} ({file})", error)
+        return _single_line(value, f"{where} ({file})", error)
     return from_variable(section, f"{name}_env", variable, error) if variable is not None else None
 
 
@@ -45,7 +45,7 @@ def from_variable(section: str, key: str, variable: str, error: type[GpucostErro
         value = os.environ.get(variable, "").strip()
         if not value:
             raise error(f"{where}: the environment variable {variable} is not set", f"export {variable}=…")
-    return _one_line(value, f"{where} ({variable})", error)
+    return _single_line(value, f"{where} ({variable})", error)
 
 
 def from_environment(variable: str) -> str:
@@ -76,7 +76,7 @@ def _from_keyring(where: str, place: str, error: type[GpucostError]) -> str:
     return str(value).strip()
 
 
-def _one_line(value: str, where: str, error: type[GpucostError]) -> str:
+def _single_line(value: str, where: str, error: type[GpucostError]) -> str:
     if not value:
         raise error(f"{where} is empty")
     # A client would repeat the whole value in its error about a header.

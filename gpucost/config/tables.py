@@ -59,7 +59,7 @@ class TableFile(NamedTuple):
 
     def _wrong(self, model: type[BaseModel], error: ValidationError) -> DataError:
         """The first error; unknown keys before missing keys."""
-        detail = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        detail = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
         kind, loc = detail["type"], detail["loc"]
         table = model if len(loc) == 1 else section_of(fields_of(model)[str(loc[0])].annotation) or model
         name = table.__name__.lower()
@@ -79,11 +79,11 @@ class TableFile(NamedTuple):
             return self.error((*loc[:2], named), message, nearest(tag, self.kinds))
         if key:
             value = detail["input"]
-            shown = repr(value) if isinstance(value, str) else value
-            message = f"{key}: {message}, got {shown}"
+            display = repr(value) if isinstance(value, str) else value
+            message = f"{key}: {message}, got {display}"
         return self.error(loc, message)
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def nearest(name: str, existing: Collection[str]) -> str:
     """The nearest known name, otherwise all names."""
-    return did_you_mean(name, known, f"use one of {', '.join(known)}", cutoff=0.5, shown=repr)
+    return did_you_mean(name, existing, f"use one of {', '.join(existing)}", cutoff=0.5, shown=repr)

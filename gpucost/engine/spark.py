@@ -116,7 +116,9 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
         new.stop()
 
 
-def attribute(spark: Any, url: str, config: Config, tell: Callable[[str], None] = lambda _: None) -> Any:
+def attribute(
+    spark: Any, url: str, config: Config, show_progress: Callable[[str], None] = lambda _: None
+) -> Any:
     """Attribute the lake at `url` in an existing Spark session (Databricks, EMR, Dataproc).
 
     It does the same as `gpucost lake attribute` and returns gpucost.lake.attribution.Attributed. The workers
@@ -124,4 +126,4 @@ def attribute(spark: Any, url: str, config: Config, tell: Callable[[str], None] 
     """
     from gpucost.lake.attribution import attribute as run
 
-    return run(config, url, spark, tell)
+    return run(config, url, spark, show_progress)

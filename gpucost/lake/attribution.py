@@ -50,14 +50,14 @@ class Attributed:
 
 
 def attribute(
-    config: Config, url: str, session: Any = None, tell: Callable[[str], None] = lambda _: None
+    config: Config, url: str, session: Any = None, show_progress: Callable[[str], None] = lambda _: None
 ) -> Attributed:
     """Attribute changed data of a lake, one task after the other or as tasks of a Spark `session`.
 
     Readers see the previous figures until all new ones are written. Raises NoDataError without a lake, and
     GpucostError with the task's name if a task fails.
     """
-    run = _Run(config, url, session, tell)
+    run = _LakeAttribution(config, url, session, show_progress)
     run.find_finished()
     inventories = [run.inventory_task(clusters) for clusters in run.groups()]
     run.finish(inventories)
@@ -82,13 +82,13 @@ def attribute(
     return run.result
 
 
-class _Run:
-    def __init__(self, config: Config, url: str, session: Any, tell: Callable[[str], None]) -> None:
-        self.config, self.url, self.session, self.tell = config, url, session, tell
+class _LakeAttribution:
+    def __init__(self, config: Config, url: str, session: Any, show_progress: Callable[[str], None]) -> None:
+        self.config, self.url, self.session, self.show_progress = config, url, session, show_progress
         self.files = open_files(url, config)
         self.lake = manifest.read(self.files)
         self.inputs = pipeline.inputs_of(config)
-        heard = [one.heard for one in self.lake.manifests if one.heard] or [(0, 0)]
+        heard = [manifest.heard for manifest in self.lake.manifests if manifest.heard] or [(0, 0)]
         self.heard = min(heard)[0], max(last for _, last in heard)
         # The files of finished tasks, by marker and table.
         self.written: dict[str, dict[str, LakeFile]] = {}
@@ -147,7 +147,7 @@ class _Run:
 
     def _silent(self) -> list[str]:
         """Configured clusters and servers without data in the lake."""
-        reported = {source for one in self.lake.manifests for source in one.sources}
+        reported = {source for manifest in self.lake.manifests for source in manifest.sources}
         any_reported = any(server.source in reported for server in self.config.prometheus)
         clusters = [
             cluster.name for cluster in self.config.clusters if cluster.name not in self.lake.clusters
@@ -164,7 +164,7 @@ class _Run:
 
     def attribute_days(self, inventories: Sequence[Task], price: Task) -> list[Task]:
         """Attribute the changed days; return a task for each group with all of its days."""
-        tasks = [self.task("days", one.clusters, (one, price)) for one in inventories]
+        tasks = [self.task("days", inventory.clusters, (inventory, price)) for inventory in inventories]
         finished: list[Task] = []
         waiting: list[Task] = []
         for inventory, reply in zip(inventories, self.finish(tasks), strict=True):
@@ -173,7 +173,7 @@ class _Run:
             for start, end, fingerprint in reply.days:
                 name = f"{from_ms(start).astimezone(self.config.tz):%Y-%m-%d}"
                 around = [stamps.get(day, "") for day in _days_around(start, end)]
-                key = _digest(self.inputs.own, task.clusters, name, fingerprint, around)
+                key = _digest(self.inputs.general, task.clusters, name, fingerprint, around)
                 task.days.append(Day(name, start, end, key))
             finished.append(task)
             waiting += self._spans(task, reply.gpus)
@@ -199,8 +199,8 @@ class _Run:
     def _sample_stamps(self, clusters: Sequence[str]) -> dict[str, str]:
         """A digest of the samples and their series, by UTC day."""
         found: dict[str, list[str]] = defaultdict(list)
-        for one in (one for cluster in clusters for one in self.lake.of(cluster)):
-            for day, tables in one.days.items():
+        for partition in (partition for cluster in clusters for partition in self.lake.manifests_of(cluster)):
+            for day, tables in partition.days.items():
                 names = [name for name in ("blocks", "series", "states", "loads") if name in tables]
                 found[day] += [f"{name} {tables[name].digest}" for name in names]
         return {day: _digest(sorted(parts)) for day, parts in found.items()}
@@ -217,11 +217,11 @@ class _Run:
         else:
             results = enumerate(map(work, range(len(tasks))))
         replies = [Reply() for _ in tasks]
-        self.tell(f"{tasks[0].step}: 0 of {len(tasks)}")
+        self.show_progress(f"{tasks[0].step}: 0 of {len(tasks)}")
         for count, (number, result) in enumerate(results, 1):
             replies[number] = REPLY.validate_json(result)
             self.written |= replies[number].written
-            self.tell(f"{tasks[number].name} ({count} of {len(tasks)})")
+            self.show_progress(f"{tasks[number].name} ({count} of {len(tasks)})")
         self.result.done[tasks[0].step] += len(tasks)
         return replies
 
@@ -234,7 +234,7 @@ class _Run:
 
 def raw_digest(lake: Lake) -> str:
     """A digest of all raw files of a lake."""
-    return _digest(sorted(file.name for one in lake.manifests for file in one.files))
+    return _digest(sorted(file.name for manifest in lake.manifests for file in manifest.files))
 
 
 def read_current(files: LakeFiles) -> dict[str, Any] | None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from gpucost import disk
 from gpucost.lake import manifest
 from gpucost.lake.files import PARTS, LakeFiles, checksum
-from gpucost.lake.manifest import LakeFile, Manifest, partition
+from gpucost.lake.manifest import LakeFile, LakeManifest, partition
 from gpucost.lake.tables import RAW, RawTable, parquet
 from gpucost.periods import MS_PER_DAY, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.schema import latest_version
 from gpucost.store.sqlfiles import value
 
@@ -48,7 +48,7 @@ def export(
     files: LakeFiles,
     *,
     everything: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    show_progress: Callable[[str], None] = lambda _: None,
 ) -> Exported:
     """Write the store's data that the lake lacks; a cluster's new files become visible at once.
 
@@ -59,12 +59,12 @@ def export(
     with disk.temporary() as folder, store.read(folder, *files.folders()) as con:
         con.execute(_MEMORY)
         writer, digests = writer_name(con, config, store), _digests(con)
-        existing = {one.cluster: one for one in lake.manifests if one.writer == writer}
+        existing = {manifest.cluster: manifest for manifest in lake.manifests if manifest.writer == writer}
         for cluster in sorted(digests, key=lambda name: (name is None, name or "")):
-            before = existing.get(cluster) or Manifest(cluster, writer)
+            before = existing.get(cluster) or LakeManifest(cluster, writer)
             run = _Export(con, files, folder, before, result, everything)
             days = sorted(digests[cluster])
-            others = [one for one in lake.of(cluster) if one is not before]
+            others = [manifest for manifest in lake.manifests_of(cluster) if manifest is not before]
             manifest.refuse_clash(files, [*others, replace(before, days={day: {} for day in days})])
             after = replace(
                 before, schema=latest_version(), days=dict(before.days), stamps=dict(before.stamps)
@@ -75,7 +75,7 @@ def export(
                 since, until = before.heard or (first, last)
                 after.heard = min(first, since), max(last, until)
             for number, day in enumerate(days, 1):
-                tell(f"{cluster or 'bills and prices'} {day} ({number} of {len(days)})")
+                show_progress(f"{cluster or 'bills and prices'} {day} ({number} of {len(days)})")
                 tables = run.day(day, digests[cluster][day])
                 if stamp := digests[cluster][day].get(_STAMP):
                     after.stamps[day] = stamp
@@ -121,14 +121,14 @@ WHERE lake_part.vals IS NULL AND lake_part.series_key = kept.series_key AND lake
     AND lake_part.samples = kept.samples AND lake_part.value_sum = kept.value_sum"""
 
 
-@record
+@frozen_dataclass
 class _Export:
     """The export of one cluster."""
 
     con: DuckDBPyConnection
     files: LakeFiles
     folder: Path
-    before: Manifest
+    before: LakeManifest
     result: Exported
     everything: bool
 

@@ -23,7 +23,7 @@ from uuid import uuid4
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.objects import ADDRESSES, Entry, open_address
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -43,7 +43,7 @@ _AT_ONCE = 8
 PARTS = "_gpucost/parts"
 
 
-@record
+@frozen_dataclass
 class LakeFiles:
     """The files below a lake's address, by relative path.
 
@@ -68,15 +68,15 @@ class LakeFiles:
         """Names of the files below a folder, sorted; empty for a missing folder."""
         return list(self.found(below))
 
-    def remove_abandoned(self, below: str, kept: Container[str], *, begins: str = "") -> None:
-        """Remove files below a folder that are not `kept` and whose names start with `begins`.
+    def remove_abandoned(self, below: str, valid: Container[str], *, begins: str = "") -> None:
+        """Remove files below a folder that are not `valid` and whose names start with `begins`.
 
         Young files stay: another run may be writing them, and will list them when it is done.
         """
         left = {
             name: file.written
             for name, file in self.found(below).items()
-            if name not in kept and name.rpartition("/")[2].startswith(begins)
+            if name not in valid and name.rpartition("/")[2].startswith(begins)
         }
         self.delete(name for name, written in left.items() if written < time.time() - YOUNG_SECONDS)
 
@@ -92,7 +92,7 @@ class LakeFiles:
             self._bucket.put(self._key(name), source)
         except FileNotFoundError:
             raise StoreError(
-                f"{self.shown(name)}: its folder is missing", "run it again when the folder is back"
+                f"{self.label(name)}: its folder is missing", "run it again when the folder is back"
             ) from None
 
     def delete(self, names: Iterable[str]) -> None:
@@ -126,7 +126,7 @@ class LakeFiles:
                 path.unlink()
         step = "export --all" if file.name.startswith("raw/") else "attribute"
         raise StoreError(
-            f"{self.shown(file.name)} {what}",
+            f"{self.label(file.name)} {what}",
             f"run it again; if that fails, gpucost lake {step} writes it again",
         )
 
@@ -139,22 +139,22 @@ class LakeFiles:
 
     def each(self, work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """The results of `work` for each item; several at a time if the lake is remote."""
-        listed = list(items)
-        if self.is_local or len(listed) < 2:
-            return [work(item) for item in listed]
+        items_list = list(items)
+        if self.is_local or len(items_list) < 2:
+            return [work(item) for item in items_list]
         # run the first alone: it logs in
-        first = work(listed[0])
+        first = work(items_list[0])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return [first, *pool.map(work, listed[1:])]
+            return [first, *pool.map(work, items_list[1:])]
 
-    def shown(self, name: str = "") -> str:
+    def label(self, name: str = "") -> str:
         """A file's address, for people."""
         return f"{self.url.rstrip('/')}/{name}".rstrip("/")
 
     def _key(self, name: str) -> str:
         if ".." in name.split("/"):
             raise StoreError(
-                f"{self.shown()} refers to a file outside of the lake",
+                f"{self.label()} refers to a file outside of the lake",
                 "check its manifests: gpucost did not write this name",
             )
         return "/".join(part for part in (self._root, name) if part)
@@ -208,7 +208,7 @@ class _Folder:
                     part.write_bytes(source)
                 else:
                     shutil.copyfile(source, part)
-                disk.put(part, place)
+                disk.move_into_place(part, place)
             finally:
                 part.unlink(missing_ok=True)
 
@@ -252,4 +252,4 @@ def open_files(url: str, config: Config) -> LakeFiles:
             )
         return LakeFiles(str(path), _Folder(path), str(path), is_local=True)
     bucket, root = open_address(url, config)
-    return LakeFiles(bucket.shown(root).rstrip("/"), bucket, root, is_local=False)
+    return LakeFiles(bucket.label(root).rstrip("/"), bucket, root, is_local=False)

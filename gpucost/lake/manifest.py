@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from gpucost import inputs
 from gpucost.errors import NoDataError, StoreError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.schema import latest_version
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 _FOLDER = "_gpucost/manifests"
 
 
-@record
+@frozen_dataclass
 class LakeFile:
     """A Parquet file: rows, size, checksum, and a digest of its rows that does not depend on their order."""
 
@@ -42,7 +42,7 @@ Tables = dict[str, list[LakeFile]]
 
 
 @dataclass(slots=True)
-class Manifest:
+class LakeManifest:
     """The files of one cluster (None: bills and prices) that one writer exported.
 
     `days` are the files by UTC day ('' for none) and table. `stamps` are the days' digests of loads,
@@ -74,7 +74,7 @@ class Manifest:
         return [file for tables in self.days.values() for file in tables.values()]
 
 
-_MANIFEST = TypeAdapter(Manifest)
+_MANIFEST = TypeAdapter(LakeManifest)
 
 
 def partition(name: str, value: str | None) -> str:
@@ -86,7 +86,7 @@ class Lake(NamedTuple):
     """The manifests of a lake."""
 
     files: LakeFiles
-    manifests: list[Manifest]
+    manifests: list[LakeManifest]
 
     @property
     def clusters(self) -> list[str]:
@@ -99,7 +99,7 @@ class Lake(NamedTuple):
             }
         )
 
-    def of(self, cluster: str | None) -> list[Manifest]:
+    def manifests_of(self, cluster: str | None) -> list[LakeManifest]:
         """The manifests of one cluster, or of bills and prices."""
         return [manifest for manifest in self.manifests if manifest.cluster == cluster]
 
@@ -109,7 +109,7 @@ class Lake(NamedTuple):
         """The files of a cluster by table, for these days (default: all) and without a day."""
         wanted = None if days is None else {"", *days}
         found = defaultdict[str, list[LakeFile]](list)
-        for manifest in self.of(cluster):
+        for manifest in self.manifests_of(cluster):
             for day, tables in sorted(manifest.days.items()):
                 if wanted is None or day in wanted:
                     for name, file in tables.items():
@@ -118,7 +118,7 @@ class Lake(NamedTuple):
 
     def days(self, cluster: str) -> list[str]:
         """The UTC days with data of a cluster."""
-        return sorted({day for manifest in self.of(cluster) for day in manifest.days if day})
+        return sorted({day for manifest in self.manifests_of(cluster) for day in manifest.days if day})
 
 
 def read(files: LakeFiles) -> Lake:
@@ -131,24 +131,25 @@ def read(files: LakeFiles) -> Lake:
     if not lake.manifests:
         raise no_lake(files)
     for cluster in lake.clusters:
-        refuse_clash(files, lake.of(cluster))
+        refuse_clash(files, lake.manifests_of(cluster))
     return lake
 
 
-def refuse_clash(files: LakeFiles, manifests: Iterable[Manifest]) -> None:
+def refuse_clash(files: LakeFiles, manifests: Iterable[LakeManifest]) -> None:
     """Raise StoreError if two manifests of a cluster have one day.
 
     Bills and prices can have many writers.
     """
-    owners: dict[str, Manifest] = {}
-    for one in manifests:
-        for day in one.days if one.cluster is not None else ():
-            other = owners.setdefault(day, one)
-            if other is not one:
+    owners: dict[str, LakeManifest] = {}
+    for item in manifests:
+        for day in item.days if item.cluster is not None else ():
+            other = owners.setdefault(day, item)
+            if other is not item:
                 raise StoreError(
-                    f"two writers have cluster={one.cluster}, day={day} in {files.shown()}: {other.writer} and {one.writer}",
+                    f"two writers have cluster={item.cluster}, day={day} in {files.label()}: "
+                    f"{other.writer} and {item.writer}",
                     "keep one of them: name it in [lake] writer, or "
-                    f"delete {files.shown(other.place)}, which removes {other.writer}",
+                    f"delete {files.label(other.place)}, which removes {other.writer}",
                 )
 
 
@@ -160,10 +161,10 @@ def load(files: LakeFiles) -> Lake:
 
 def no_lake(files: LakeFiles) -> NoDataError:
     """The error for an address without a lake."""
-    return NoDataError(f"lake not found: {files.shown()}", "create one: gpucost lake export")
+    return NoDataError(f"lake not found: {files.label()}", "create one: gpucost lake export")
 
 
-def _parsed(files: LakeFiles, name: str) -> Manifest | None:
+def _parsed(files: LakeFiles, name: str) -> LakeManifest | None:
     content = files.read(name)
     if content is None:  # deleted since it was listed
         return None
@@ -171,10 +172,10 @@ def _parsed(files: LakeFiles, name: str) -> Manifest | None:
         fields = inputs.parse_json(content)
         if fields["format"] > FORMAT or fields["schema"] > latest_version():
             raise StoreError(
-                f"{files.shown(name)} was written by a newer gpucost", "pip install --upgrade gpucost"
+                f"{files.label(name)} was written by a newer gpucost", "pip install --upgrade gpucost"
             )
         return _MANIFEST.validate_json(content, strict=True)
     except (ValueError, KeyError, TypeError) as error:
         words = f"{error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]
         fix = "delete that file, then let its writer run gpucost lake export --all"
-        raise StoreError(f"{files.shown(name)} is not a manifest: {words}", fix) from None
+        raise StoreError(f"{files.label(name)} is not a manifest: {words}", fix) from None

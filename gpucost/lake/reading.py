@@ -54,7 +54,7 @@ def open_store(
     period: Period | None,
     *,
     samples: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
+    show_progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Store, list[str]]:
     """A store in `folder` with the lake's figures of `period`, and notes.
 
@@ -67,27 +67,27 @@ def open_store(
         raise UsageError("a lake is attributed by whole hours", "use full hours in --from and --to")
     files = open_files(url, config)
     lake, current, inputs = manifest.read(files), read_current(files), pipeline.inputs_of(config)
-    attribute = f"gpucost lake attribute {files.shown()}"
+    attribute = f"gpucost lake attribute {files.label()}"
     if current is None:
-        raise NoDataError(f"the lake {files.shown()} has no figures of this gpucost version", attribute)
+        raise NoDataError(f"the lake {files.label()} has no figures of this gpucost version", attribute)
     if current["inputs"] != inputs.all:
         raise StoreError(
-            f"the lake {files.shown()} was attributed with another configuration, price book or catalog",
+            f"the lake {files.label()} was attributed with another configuration, price book or catalog",
             f"{attribute}, or use that configuration with --config",
         )
     notes = []
     if current["raw"] != raw_digest(lake):
         notes.append(f"the lake has newer data than its figures: {attribute}")
-    known = sorted(current["days"])
-    first, last = _days_to_read(config, period, known)
+    days = sorted(current["days"])
+    first, last = _days_to_read(config, period, days)
     found: manifest.Tables = defaultdict(list)
     places = list(markers_of(current, lambda day: first <= day <= last))
     for place, content in zip(places, files.each(files.read, places), strict=True):
         if content is None:
-            raise StoreError(f"{files.shown(place)} is missing", attribute)
+            raise StoreError(f"{files.label(place)} is missing", attribute)
         for name, file in TABLES.validate_json(content).items():
             found[f"{place.split('/')[2]}/{name}"].append(file)
-    tell(f"reading {files.shown()}")
+    show_progress(f"reading {files.label()}")
     store = Store(folder / "lake.duckdb")
     with store.write(folder, *files.folders()) as con, disk.workplace(folder) as near:
         con.execute("SET preserve_insertion_order = false")
@@ -95,7 +95,7 @@ def open_store(
             if tables.view_rows(con, files, near, found[f"{step}/{name}"]):
                 con.execute(f"INSERT INTO {name} BY NAME FROM lake_rows")
         start, end = _midnight(config, first), _midnight(config, last, 1)
-        if known and (first > known[0] or last < known[-1]):
+        if days and (first > days[0] or last < days[-1]):
             for statement in (_UNREAD, _CUT):
                 con.execute(statement, {"from_ms": start, "to_ms": end})
             con.execute("DELETE FROM collected WHERE from_ms >= to_ms")
@@ -103,25 +103,25 @@ def open_store(
             _enter_raw(con, lake, cluster, near, utc_days(start, end), samples=samples)
         con.execute(
             "INSERT INTO attribution_state SELECT $all, $own, coalesce(max(load_id) FILTER (kind <> 'progress'), 0) FROM loads",
-            {"all": inputs.all, "own": inputs.own},
+            {"all": inputs.all, "own": inputs.general},
         )
     return store, notes
 
 
-def _days_to_read(config: Config, period: Period | None, known: list[str]) -> tuple[str, str]:
+def _days_to_read(config: Config, period: Period | None, days: list[str]) -> tuple[str, str]:
     """The first and the last local day to read."""
-    if not known:
+    if not days:
         return "", ""
     if period is None:
-        newest = date.fromisoformat(known[-1]).replace(day=1)
+        newest = date.fromisoformat(days[-1]).replace(day=1)
         # that many days before a month start in the second month before it
-        return str((newest - timedelta(days=32)).replace(day=1)), known[-1]
+        return str((newest - timedelta(days=32)).replace(day=1)), days[-1]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)
     last = (period.end - timedelta(milliseconds=1)).astimezone(config.tz).date()
     # One day, if the period is before or after all data.
-    first = min(max(str(begin - timedelta(days=length.days + 1)), known[0]), known[-1])
-    return first, max(min(str(last), known[-1]), first)
+    first = min(max(str(begin - timedelta(days=length.days + 1)), days[0]), days[-1])
+    return first, max(min(str(last), days[-1]), first)
 
 
 def _midnight(config: Config, day: str, later: int = 0) -> int:

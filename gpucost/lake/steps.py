@@ -23,7 +23,7 @@ from gpucost.lake.files import LakeFiles, checksum, open_files
 from gpucost.lake.manifest import LakeFile, Tables, partition
 from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.sqlfiles import value
 
@@ -40,8 +40,8 @@ STEPS_VERSION = 2
 NEIGHBOR_MS = 5 * MS_PER_HOUR
 
 
-@record
-class Step:
+@frozen_dataclass
+class LakeStep:
     """A step: one task `per` cluster or lake runs `stages`, which read and write these tables of the lake."""
 
     per: str
@@ -60,7 +60,7 @@ _HOLDINGS = _tables(
     "allocations absences allocation_devices told_activity allocation_teams allocation_hosts node_hosts node_devices",
 )
 STEPS = {
-    "inventory": Step(
+    "inventory": LakeStep(
         "cluster",
         "inventory/*.sql, attribute/days/17_absences.sql, attribute/basis/40_request_gaps.sql",
         _tables(
@@ -75,7 +75,7 @@ STEPS = {
             "allocation_teams told_activity absences request_gaps",
         ),
     ),
-    "price": Step(
+    "price": LakeStep(
         "lake",
         "price/bill/*.sql, price/*.sql, attribute/basis/*.sql, attribute/days/15_unseen_time.sql",
         _tables("raw", "loads bills bill_rows list_prices component_prices instance_types spot_prices")
@@ -89,14 +89,14 @@ STEPS = {
             "amortized_discounts unseen_time basis_spans",
         ),
     ),
-    "days": Step("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS), ()),
-    "attribute": Step(
+    "days": LakeStep("cluster", "attribute/days/20_day_fingerprints.sql", (*_PRICES, *_HOLDINGS), ()),
+    "attribute": LakeStep(
         "cluster, days",
         "attribute/*.sql",
         ("raw/blocks", *_PRICES, *_HOLDINGS),
         _tables("attribute", "cost_runs node_runs activity_hours cost_daily node_daily"),
     ),
-    "warnings": Step(
+    "warnings": LakeStep(
         "lake",
         "attribute/days/30_warnings.sql",
         (
@@ -111,9 +111,9 @@ STEPS = {
 }
 
 
-def read_tables(step: str, of: str) -> list[str]:
+def read_tables(step: str, source: str) -> list[str]:
     """A step's input tables: raw tables, or tables of an earlier step."""
-    return [name.removeprefix(f"{of}/") for name in STEPS[step].reads if name.startswith(f"{of}/")]
+    return [name.removeprefix(f"{source}/") for name in STEPS[step].reads if name.startswith(f"{source}/")]
 
 
 def written_tables(step: str) -> list[str]:
@@ -333,8 +333,8 @@ def _inventory(work: _Work) -> None:
     declared = [hours for hours in config.clusters if hours.name in (clusters or silent)]
     servers = [server for server in config.prometheus if not clusters and server.source in silent]
     servers = [server.model_copy(update={"cluster": server.cluster or server.source}) for server in servers]
-    own = config.model_copy(update={"clusters": declared, "prometheus": servers})
-    inventory.stage(con, own, stored_needs(config.activity), work.task.heard)
+    task_config = config.model_copy(update={"clusters": declared, "prometheus": servers})
+    inventory.stage(con, task_config, stored_needs(config.activity), work.task.heard)
     run_stage(con, attribute.DAYS, "17_absences")
     if config.prices.cost_basis == "node":
         con.execute(_MADE["request_gaps"])
@@ -409,7 +409,7 @@ def _price(work: _Work) -> None:
     price.warn_of_unlisted(con, config)
     for copy, path in work.copies.items():
         con.execute(_ORIGINAL_PATH, {"copy": copy, "path": path})
-    attribute.split_prices(con, known=("40_request_gaps",))
+    attribute.split_prices(con, done_stages=("40_request_gaps",))
     run_stage(con, attribute.DAYS, "15_unseen_time")
     by_node = dict.fromkeys(("node_prices", "unseen_time", "basis_spans"), "node_id, from_ms")
     work.write(_ordered(written_tables("price"), {**by_node, "billed_hours": "instance_key, from_ms"}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_DAY
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"
 
 
-@record
+@frozen_dataclass
 class RawTable:
     """A table of the lake.
 
@@ -282,7 +282,7 @@ def enter(
         return
     if table.name == "bills" and (twice := con.execute(_TWICE).fetchone()):
         raise StoreError(
-            f"two writers have the bill {twice[0]} of {twice[1]} in {files.shown()}",
+            f"two writers have the bill {twice[0]} of {twice[1]} in {files.label()}",
             "gpucost lake info names the writers: let only one of them load this bill",
         )
     for statement in table.load.split(";\n"):
@@ -300,8 +300,8 @@ def view_rows(con: DuckDBPyConnection, files: LakeFiles, folder: Path, found: It
 def parquet(files: LakeFiles, folder: Path, found: Iterable[LakeFile]) -> str:
     """A statement that reads these files, fetched into `folder` from a bucket; '' without files."""
     paths = files.each(lambda file: quoted(str(files.local(file, folder))), found)
-    listed = ", ".join(paths)
-    return f"FROM read_parquet([{listed}], hive_partitioning = false, union_by_name = true)" if paths else ""
+    joined = ", ".join(paths)
+    return f"FROM read_parquet([{joined}], hive_partitioning = false, union_by_name = true)" if paths else ""
 
 
 def quoted(text: str) -> str:

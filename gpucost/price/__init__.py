@@ -193,9 +193,9 @@ def _refuse_ties(con: DuckDBPyConnection, config: Config) -> None:
     run_stage(con, __name__, "31_book_ties")
     tie = con.fetchone()
     if tie is not None:
-        one, other, node, at_ms = tie
+        line, other_line, node, at_ms = tie
         raise PriceError(
-            f"{config.prices.book}: lines {one} and {other} both price node {node} at {iso(from_ms(at_ms))}, "
+            f"{config.prices.book}: lines {line} and {other_line} both price node {node} at {iso(from_ms(at_ms))}, "
             "and neither is more specific",
             "add a label to one of the two node_selectors, or join them",
         )

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError, ValidationInfo
 from gpucost import inputs
 from gpucost.errors import PriceError
 from gpucost.periods import label_name, local_midnight, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -189,9 +189,9 @@ class BookRow(FileRow, frozen=True):
 
         Fields in order of weight: labels selected, instance type, zone, region, provider, purchase option.
         """
-        given = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
+        fields = (self.instance_type, self.zone, self.region, self.provider, self.purchase_option)
         return len(self.node_selector) << 5 | sum(
-            (field is not None) << bit for bit, field in enumerate(reversed(given))
+            (field is not None) << bit for bit, field in enumerate(reversed(fields))
         )
 
     @property
@@ -205,7 +205,7 @@ class BookRow(FileRow, frozen=True):
 _Row = TypeVar("_Row", bound=FileRow)
 
 
-@record
+@frozen_dataclass
 class Kind(Generic[_Row]):
     """A kind of CSV file: its name in messages, its config key and its rows."""
 

@@ -55,10 +55,10 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
     if unknown is None:
         return
     number, model = unknown
-    known = column(con, "SELECT gpu_model FROM gpu_models ORDER BY ALL")
+    models = column(con, "SELECT gpu_model FROM gpu_models ORDER BY ALL")
     raise PriceError(
         f"[[prices.discounts]] number {number}: gpu_model {model!r} is neither in the catalog nor on a node",
-        did_you_mean(model, known, "use the spelling of the report by gpu_model", most=3, cutoff=0.5),
+        did_you_mean(model, models, "use the spelling of the report by gpu_model", most=3, cutoff=0.5),
     )
 
 

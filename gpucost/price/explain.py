@@ -14,7 +14,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
 from gpucost.price import price_nodes
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
@@ -94,7 +94,7 @@ def _difference(more: int, less: int) -> str | None:
     return next((f"names {words}" for bit, words in _FIELDS if (more ^ less) & bit), None)
 
 
-@record
+@frozen_dataclass
 class PricedNode:
     """A node's life and the facts that determine its price."""
 
@@ -112,7 +112,7 @@ class PricedNode:
     gpu_count: float
 
 
-@record
+@frozen_dataclass
 class PriceCandidate:
     """A price that fits a node at a moment, per hour of the whole node, before rates and discounts."""
 
@@ -127,7 +127,7 @@ class PriceCandidate:
     why: str
 
 
-@record
+@frozen_dataclass
 class Step:
     """One change of the winner's price, and the price after it.
 
@@ -140,7 +140,7 @@ class Step:
     price_per_hour: Decimal
 
 
-@record
+@frozen_dataclass
 class NodeExplained(Shape):
     """The answer of `gpucost explain node`: the winner's price, and all matching prices."""
 
@@ -227,21 +227,24 @@ def _steps(
         before = f"{origin.replace(', less discounts', '')}, before discounts, in {currency}"
         less = f"{shown_price(gross)} less {shown_price(-row['per_hour'])} {currency}"
         detail = f"{less} by discounts of the bill, {shown_rows(row['first_rows'], row['rows'])}"
-        kept = round(price / gross, 9) if gross else Decimal(0)
-        steps = [Step("price", before, Decimal(1), gross), Step("bill discount", detail, kept, price)]
+        factor = round(price / gross, 9) if gross else Decimal(0)
+        steps = [Step("price", before, Decimal(1), gross), Step("bill discount", detail, factor, price)]
     if currency != config.currency:
         day = from_ms(at_ms).astimezone(config.tz).date()
         price = price * rate
         steps.append(Step("rate", f"1 {currency} in {config.currency} on {day}", rate, price))
     for number in numbers:
         discount = config.prices.discounts[number - 1]
-        kept = 1 - discount.percent / 100
-        price = price * kept
+        factor = 1 - discount.percent / 100
+        price = price * factor
         conditions = discount.model_dump(exclude={"percent", "price_sources"}, exclude_none=True)
         nodes = ", ".join(f"{key} = {value}" for key, value in conditions.items()) or "all nodes"
         steps.append(
             Step(
-                "discount", f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}", kept, price
+                "discount",
+                f"{discount.percent:f} % off, [[prices.discounts]] {number}: {nodes}",
+                factor,
+                price,
             )
         )
     return tuple(steps), final

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import FileRow, Kind, bare_date, currency_code, exact_number
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +30,11 @@ _WHOLE_DIGITS, _DECIMALS = 6, 12
 
 
 def _other_currency(text: str, info: ValidationInfo) -> str:
-    currency, own = currency_code(text), (info.context or {})["currency"]
-    if currency == own:
-        raise ValueError(f"is {own}, the config's currency; a rate converts another currency to {own}")
+    currency, config_currency = currency_code(text), (info.context or {})["currency"]
+    if currency == config_currency:
+        raise ValueError(
+            f"is {config_currency}, the config's currency; a rate converts another currency to {config_currency}"
+        )
     return currency
 
 
@@ -50,7 +52,7 @@ class RateRow(FileRow, frozen=True):
 RATES = Kind("file of rates", "[prices] fx_rates", RateRow)
 
 
-@record
+@frozen_dataclass
 class FxRates:
     """Rates into one currency, as (day, rate) steps by currency.
 
@@ -86,14 +88,14 @@ class FxRates:
         return no_rate(what, currency, self.currency, f"{when}{first}")
 
 
-def no_rate(what: str, currency: str, own: str, when: str) -> PriceError:
-    """The error for `what` in a currency without a rate into `own`.
+def no_rate(what: str, currency: str, config_currency: str, when: str) -> PriceError:
+    """The error for `what` in a currency without a rate into `config_currency`.
 
     `when` (` on 2026-10-05`) names the day.
     """
     return PriceError(
-        f"{what}: there is no rate from {currency} to {own}{when}",
-        f"set [prices] fx = {{ {currency} = … }} (the value of 1 {currency} in {own}), or add it to the file "
+        f"{what}: there is no rate from {currency} to {config_currency}{when}",
+        f"set [prices] fx = {{ {currency} = … }} (the value of 1 {currency} in {config_currency}), or add it to the file "
         "of [prices] fx_rates",
     )
 
@@ -162,9 +164,9 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
     The config's currency has the rate 1; others are null before their first rate. Returns the rates. Raises
     PriceError for rates that cannot be used.
     """
-    known = rates(config)
-    rows: list[tuple[str, int, str | None]] = [(known.currency, _EVER, "1")]
-    for currency, steps in known.steps.items():
+    fx = rates(config)
+    rows: list[tuple[str, int, str | None]] = [(fx.currency, _EVER, "1")]
+    for currency, steps in fx.steps.items():
         if steps[0][0] != date.min:
             rows.append((currency, _EVER, None))
         for day, rate in steps:
@@ -172,7 +174,7 @@ def load_fx_rates(con: DuckDBPyConnection, config: Config) -> FxRates:
             rows.append((currency, start, str(rate)))
     currencies, starts, values = map(list, zip(*rows, strict=True))
     con.execute(_RATES, {"currency": currencies, "from_ms": starts, "rate": values})
-    return known
+    return fx
 
 
 def _fitting(rate: Decimal, key: str) -> Decimal:

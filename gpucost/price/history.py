@@ -13,7 +13,7 @@ from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, from_ms
 from gpucost.price.list_prices import load_price_list
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.suggest import did_you_mean
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DECIMALS = Decimal("0.000001")
 
 
-@record
+@frozen_dataclass
 class PriceStep(Shape):
     """A price per hour in [start, end)."""
 
@@ -34,7 +34,7 @@ class PriceStep(Shape):
     price_per_hour: Decimal
 
 
-@record
+@frozen_dataclass
 class ZoneHistory(Shape):
     """A zone's price in a period, per hour of the whole instance; None without prices in the period.
 
@@ -68,7 +68,7 @@ class ZoneHistory(Shape):
         return self.zone or self.region
 
 
-@record
+@frozen_dataclass
 class PriceHistory(Shape):
     """The answer of `gpucost prices history`.
 
@@ -162,10 +162,10 @@ def _unknown(con: DuckDBPyConnection, which: dict[str, str | None]) -> PriceErro
     mine = [row for row in rows if row[0].lower() == instance_type.lower()]
     if not mine:
         some = f"known: {', '.join(types[:5])}"
-        known = did_you_mean(instance_type.lower(), types, some, most=5, cutoff=0.5)
-        return PriceError(f"the store holds no spot prices of {instance_type}", f"{known}; {collect}")
+        existing = did_you_mean(instance_type.lower(), types, some, most=5, cutoff=0.5)
+        return PriceError(f"the store holds no spot prices of {instance_type}", f"{existing}; {collect}")
     words = {"in zone": which["zone"], "in region": which["region"], "of product": which["product"]}
     wanted = " ".join(f"{word} {value}" for word, value in words.items() if value)
     places = sorted({row[2] or row[1] for row in mine})
-    known = f"known: {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
-    return PriceError(f"the store holds no spot prices of {mine[0][0]} {wanted or 'with Linux'}", known)
+    existing = f"known: {', '.join(places)}, of {', '.join(sorted({row[3] for row in mine}))}"
+    return PriceError(f"the store holds no spot prices of {mine[0][0]} {wanted or 'with Linux'}", existing)

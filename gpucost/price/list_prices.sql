@@ -34,7 +34,7 @@ in_force AS (
 ),
 dated AS (
     SELECT * EXCLUDE (newness, holds, begins_on),
-        -- the first price also covers the time before it, unless it was announced ahead: then another was valid before
+        -- the first price also applies to earlier times, unless it was announced in advance: it then replaced another one
         CASE
             WHEN holds AND lag(begins_on) OVER steps IS NULL AND begins_on <= price_as_of THEN -4611686018427387904
             WHEN holds THEN epoch_ms(begins_on)

@@ -19,7 +19,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.price.fx import FxRates, rates
 from gpucost.price.list_prices import load_price_list
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -48,7 +48,7 @@ Meaning = dict[str, list[str]]
 _ANYTHING: Meaning = {"gpu_models": [], "instance_types": []}
 
 
-@record
+@frozen_dataclass
 class ListedPrice:
     """One list price of an instance, as in JSON and CSV.
 
@@ -85,7 +85,7 @@ class ListedPrice:
     status: str  # 'current', 'superseded' by a newer one, or 'upcoming'
 
 
-@record
+@frozen_dataclass
 class PricesAnswer(Shape):
     """The answer of `gpucost prices`.
 
@@ -102,7 +102,7 @@ class PricesAnswer(Shape):
     not_sold_on_demand: tuple[str, ...] | None = None
 
 
-@record
+@frozen_dataclass
 class Listing(PricesAnswer):
     """The prices of one GPU or instance type.
 
@@ -133,7 +133,7 @@ class Listing(PricesAnswer):
         return sorted({row.currency for row in self.rows} - {self.currency})
 
 
-@record
+@frozen_dataclass
 class PriceQuery:
     """The selection and its context. Empty tuples mean any; regions may hold * and ?.
 
@@ -238,11 +238,11 @@ def _resolve(con: DuckDBPyConnection, name: str) -> Meaning:
     types = sqlfiles.column(con, "SELECT DISTINCT instance_type FROM listed_prices ORDER BY 1")
     wanted = name.strip().lower()
     for typed in (wanted, f"standard_{wanted}"):  # Azure's sizes also go by names without this prefix
-        if any(known.lower() == typed for known in types):
+        if any(existing.lower() == typed for existing in types):
             return _ANYTHING | {"instance_types": [typed]}
     models = sqlfiles.column(con, "SELECT gpu_model FROM gpu_models ORDER BY 1")
-    if called := gpu_models_called(name, models, aliases_of(con)):
-        return _ANYTHING | {"gpu_models": list(called)}
+    if named := gpu_models_called(name, models, aliases_of(con)):
+        return _ANYTHING | {"gpu_models": list(named)}
     if facts := _not_sold_on_demand(con, [wanted]):
         raise GpucostError("; ".join(facts), FIX_UNPRICED)
     if con.execute("SELECT 1 FROM listed_instances WHERE instance_type = ? LIMIT 1", [wanted]).fetchone():
@@ -295,11 +295,11 @@ def gpu_models_called(name: str, models: Iterable[str], aliases: dict[str, str])
     Ignores a MIG or shared suffix of nvidia.com/gpu.product.
     """
     words = set(re.findall(r"[a-z0-9]+", _bare(name))) - _MAKERS
-    called = tuple(
+    found = tuple(
         model for model in models if words and words <= set(re.findall(r"[a-z0-9]+", model.lower()))
     )
     alias = spelled(name)
-    return called or ((aliases[alias],) if alias in aliases else ())
+    return found or ((aliases[alias],) if alias in aliases else ())
 
 
 def spelled(name: str) -> str:
@@ -394,15 +394,15 @@ def _current(con: DuckDBPyConnection, meaning: Meaning, query: PriceQuery) -> li
 
 def _price(row: dict[str, Any], query: PriceQuery) -> ListedPrice:
     on_demand, currency, gpus = row.pop("on_demand_price_per_hour"), row["listed_currency"], row["gpu_count"]
-    listed = price = row["listed_price_per_hour"].normalize()
+    list_price = price = row["listed_price_per_hour"].normalize()
     rate = query.fx.rate(currency, query.today)
     if rate is not None:
-        price, currency = (listed * rate).quantize(_DECIMALS).normalize(), query.fx.currency
+        price, currency = (list_price * rate).quantize(_DECIMALS).normalize(), query.fx.currency
     discount = None
     if row["purchase_option"] == "spot" and on_demand is not None:
-        discount = ((1 - listed / on_demand) * 100).quantize(Decimal("0.1"))
+        discount = ((1 - list_price / on_demand) * 100).quantize(Decimal("0.1"))
     return ListedPrice(
-        **row | {"listed_price_per_hour": listed, "gpu_count": gpus and gpus.normalize()},
+        **row | {"listed_price_per_hour": list_price, "gpu_count": gpus and gpus.normalize()},
         price_per_hour=price,
         price_per_gpu_hour=None if gpus is None else (price / gpus).quantize(_DECIMALS).normalize(),
         currency=currency,

@@ -17,7 +17,7 @@ from gpucost.catalog import load_catalog
 from gpucost.config.load import parse_file, plain_words
 from gpucost.errors import ConfigError, UsageError
 from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.resources import pricing_dir
 from gpucost.shapes import Shape
 from gpucost.store.connection import scratch_store
@@ -29,7 +29,7 @@ _FromZero = Annotated[_Number, Field(ge=0)]
 _Percent = Annotated[_FromZero, Field(le=100)]
 
 
-@record
+@frozen_dataclass
 class Inputs:
     """One node, with money in `currency`.
 
@@ -143,7 +143,7 @@ HOURS_PER_MONTH = 730  # HOURS_PER_YEAR / 12
 _KEPT = Decimal("1e-9")
 
 
-@record
+@frozen_dataclass
 class TcoPart:
     """One part of the price, and its formula in words."""
 
@@ -152,7 +152,7 @@ class TcoPart:
     basis: str
 
 
-@record
+@frozen_dataclass
 class Tco:
     """Prices per hour in the inputs' currency, 9 decimals.
 
@@ -169,7 +169,7 @@ class Tco:
     price_per_utilized_gpu_hour: Decimal | None
 
 
-@record
+@frozen_dataclass
 class TcoAnswer(Shape):
     """The answer of `gpucost prices tco`."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import UsageError
 from gpucost.price.onprem import HOURS_PER_YEAR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _AS_LISTED = (
 )
 
 
-@record
+@frozen_dataclass
 class Quoted:
     """One way to get the GPUs.
 
@@ -64,7 +64,7 @@ class Quoted:
     is_single_gpu_host: bool = False
 
 
-@record
+@frozen_dataclass
 class Quote(Shape):
     """The answer of `gpucost quote`.
 
@@ -80,7 +80,7 @@ class Quote(Shape):
     rows: tuple[Quoted, ...]
 
 
-@record
+@frozen_dataclass
 class Quantity:
     """The requested amount and duration: instances or GPUs, by default one instance."""
 
@@ -95,7 +95,7 @@ class Quantity:
         return int((self.gpus / gpu_count).to_integral_value(ROUND_CEILING))
 
 
-def listed(listing: Listing, need: Quantity) -> list[Quoted]:
+def list_prices(listing: Listing, need: Quantity) -> list[Quoted]:
     """List prices of an instance type or a GPU model.
 
     For a model, each provider's cheapest per way to buy it. Raises UsageError if a GPU model comes without a
@@ -118,7 +118,7 @@ def listed(listing: Listing, need: Quantity) -> list[Quoted]:
     for row in listing.rows:
         if need.gpus is not None and not row.gpu_count:
             continue
-        quoted = _listed(row, need)
+        quoted = _list_price(row, need)
         way = (
             quoted.provider,
             quoted.purchase_option,
@@ -133,7 +133,7 @@ def listed(listing: Listing, need: Quantity) -> list[Quoted]:
     return list(cheapest.values())
 
 
-def _listed(row: ListedPrice, need: Quantity) -> Quoted:
+def _list_price(row: ListedPrice, need: Quantity) -> Quoted:
     instances = need.instances_of(row.gpu_count)
     return _quoted(
         row.purchase_option,
@@ -147,7 +147,7 @@ def _listed(row: ListedPrice, need: Quantity) -> Quoted:
     )
 
 
-def given(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal | None) -> Quoted:
+def user_price(price_per_hour: Decimal, need: Quantity, currency: str, gpus: Decimal | None) -> Quoted:
     """The user's own price: per hour of a GPU if `gpus` is given, otherwise of an instance."""
     count = need.instances or 1 if gpus is None else gpus
     return _quoted(

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.catalog import facts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.suggest import did_you_mean
 
 # The usual names of sellers, as globs, and their names in the list. Other names stay as they are.
@@ -50,7 +50,7 @@ _RELEASE = re.compile(
 _NOTHING = re.compile(r"(-latest|@latest|@default|-v?\d+:\d+|-v1)$")
 
 
-@record
+@frozen_dataclass
 class TokenPrice:
     """Prices of a million tokens of a model at a seller, in `currency`, as of a day.
 
@@ -67,7 +67,7 @@ class TokenPrice:
     source: str
 
 
-@record
+@frozen_dataclass
 class TokenPricesAnswer:
     """The answer of `gpucost prices tokens`.
 
@@ -94,7 +94,7 @@ def token_prices(at: date, providers: Iterable[str] = (), model: str | None = No
     sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
     held: dict[tuple[str, str], TokenPrice] = {}
     for price in sorted(
-        map(_price, facts("tokens.csv")), key=lambda one: (one.price_as_of <= at, -abs(one.price_as_of - at))
+        map(_price, facts("tokens.csv")), key=lambda row: (row.price_as_of <= at, -abs(row.price_as_of - at))
     ):
         name = price.model.lower()
         is_named = fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)
@@ -148,9 +148,9 @@ def near_models(provider: str | None, model: str, at: date) -> str:
     sold = token_prices(at, [provider] if provider else ())
     by_length = sorted(sold, key=lambda price: len(price.model), reverse=True)
     names = {_named(price.model.lower()).model: f"{price.provider}/{price.model}" for price in by_length}
-    listed = "gpucost prices tokens lists the models that have a price"
+    fix = "gpucost prices tokens lists the models that have a price"
     return did_you_mean(
-        _named(model.strip().lower()).model, names, listed, most=_OFFERED, shown=names.__getitem__
+        _named(model.strip().lower()).model, names, fix, most=_OFFERED, shown=names.__getitem__
     )
 
 
@@ -183,9 +183,11 @@ def _named(name: str) -> _Named:
     return _Named(place, model[: release.start()], release[1]) if release else _Named(place, model, "")
 
 
-def _is_like(name: str, listed: str) -> bool:
-    one, other = _named(name), _named(listed)
-    return one.model == other.model and (one.release == other.release or "" in (one.release, other.release))
+def _is_like(name: str, list_name: str) -> bool:
+    wanted, other = _named(name), _named(list_name)
+    return wanted.model == other.model and (
+        wanted.release == other.release or "" in (wanted.release, other.release)
+    )
 
 
 def _best(name: str, fitting: Sequence[TokenPrice]) -> TokenPrice:

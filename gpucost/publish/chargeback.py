@@ -38,10 +38,10 @@ from gpucost.questions.report.build import build_each, workload_tables
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
 from gpucost.questions.units.query import UnitQuery, UnitView
-from gpucost.questions.units.reading import known
+from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import Waste
 from gpucost.questions.waste.anatomy import build as dissect
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
+ShowProgress = Callable[[str], None]
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
 
 
@@ -137,7 +138,7 @@ class Bundle(NamedTuple):
     team; `units` are unit costs, if progress was collected.
     """
 
-    ask: ChargebackQuery
+    query: ChargebackQuery
     overview: ReportView
     teams: dict[str, ReportView]
     ledger: ReportView
@@ -153,54 +154,56 @@ class Bundle(NamedTuple):
 def read_bundle(
     config: Config,
     store: Store,
-    ask: ChargebackQuery,
+    query: ChargebackQuery,
     folder: Path,
-    tell: Callable[[str], None] = lambda _: None,
+    show_progress: ShowProgress = lambda _: None,
 ) -> Bundle:
     """The bundle of a month; its FOCUS files are written to `folder`.
 
     Raises IncompleteError for a past month without data, GpucostError for any other.
     """
     return read_attributed(
-        config, store, lambda con: _build(con, config, ask, folder, tell), ask.period, folder
+        config, store, lambda con: _build(con, config, query, folder, show_progress), query.period, folder
     )
 
 
 def _build(
-    con: DuckDBPyConnection, config: Config, ask: ChargebackQuery, folder: Path, tell: Callable[[str], None]
+    con: DuckDBPyConnection, config: Config, query: ChargebackQuery, folder: Path, show_progress: ShowProgress
 ) -> Bundle:
     price.load_fx_rates(con, config)
-    query = Query(
-        period=ask.period,
-        period_name=ask.period_name,
-        now=min(ask.now, ask.period.end),
+    report_query = Query(
+        period=query.period,
+        period_name=query.period_name,
+        now=min(query.now, query.period.end),
         with_series=True,
-        share_unallocated=ask.share_unallocated,
+        share_unallocated=query.share_unallocated,
     )
     try:
-        overview = build_report(con, config, query)
+        overview = build_report(con, config, report_query)
     except StoreError:
         raise
     except GpucostError as error:
-        raise (IncompleteError if ask.is_over else GpucostError)(error.message, _COLLECT) from None
+        raise (IncompleteError if query.is_over else GpucostError)(error.message, _COLLECT) from None
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
-    tell(f"{len(names)} teams")
-    teams = build_each(con, config, replace(query, teams=tuple(names)))
-    ledger = build_report(con, config, replace(query, by=LEDGER_BY, with_sections=False, with_series=False))
-    tell("workloads, waste and unit costs")
-    workloads = workload_tables(con, config, query, names)
-    waste = dissect(con, config, query, ("team",), top=0)
-    units = known(con, UnitQuery(config, ask.period, ask.period_name))
-    tell("the FOCUS file")
-    totals = focus.prepare(con, config, ask.month, ask.focus_version)
+    show_progress(f"{len(names)} teams")
+    teams = build_each(con, config, replace(report_query, teams=tuple(names)))
+    ledger = build_report(
+        con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)
+    )
+    show_progress("workloads, waste and unit costs")
+    workloads = workload_tables(con, config, report_query, names)
+    waste = dissect(con, config, report_query, ("team",), top=0)
+    units = unit_views(con, UnitQuery(config, query.period, query.period_name))
+    show_progress("the FOCUS file")
+    totals = focus.prepare(con, config, query.month, query.focus_version)
     for kind in ("csv", "parquet"):
-        focus.save(con, ask.focus_version, kind, folder / f"focus.{kind}")
+        focus.save(con, query.focus_version, kind, folder / f"focus.{kind}")
     account = None
     with suppress(IncompleteError):
-        account = reconcile(con, ask.month, config.currency)
-    state = state_of(ask.is_over, overview.coverage, account, missing_bills(con, config, ask.month))
-    inputs = seal.inputs_of(con, ask.month, ask.period) if ask.is_over else ()
-    return Bundle(ask, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
+        account = reconcile(con, query.month, config.currency)
+    state = state_of(query.is_over, overview.coverage, account, missing_bills(con, config, query.month))
+    inputs = seal.inputs_of(con, query.month, query.period) if query.is_over else ()
+    return Bundle(query, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
 
 
 def charge(row: Row) -> Decimal:
@@ -296,16 +299,16 @@ def _invoice_lines(invoice: dict[str, Any] | None) -> list[tuple[str, int | None
     """The lines from the charge to the invoice, in cents that add up."""
     if invoice is None:
         return []
-    shown = []
+    printed = []
     for line in invoice["lines"]:
         name = line["line"]
         rows = line["rows"]
         cost = _exact(line["cost"])
         if name != "rounding" and (rows or abs(cost) >= CENT):
-            shown.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
+            printed.append((_LINES.get(name) or class_words(name, "effective"), rows, cost))
     if difference := _exact(invoice["difference"]):
-        shown.append(("unexplained", None, difference))
-    return in_cents(shown, _exact(invoice["billed_cost"]))
+        printed.append(("unexplained", None, difference))
+    return in_cents(printed, _exact(invoice["billed_cost"]))
 
 
 _LONGEST = 60
@@ -334,7 +337,7 @@ def _is_safe(team: str) -> bool:
     return re.fullmatch(rf"[a-z0-9][a-z0-9_-]{{0,{_LONGEST - 1}}}", team) is not None
 
 
-@record
+@frozen_dataclass
 class TeamCharge(Shape):
     """The charge of a team: its cost, its shares and its bought tokens. `file` is the name of its files, without
     suffix.
@@ -354,7 +357,7 @@ class TeamCharge(Shape):
     api_cost: Decimal | None = None
 
 
-@record
+@frozen_dataclass
 class ChargeTotals(Shape):
     """The charges of all teams, and the node cost, None if unknown. `api_cost` is None without bought tokens."""
 
@@ -373,7 +376,7 @@ class ChargeTotals(Shape):
     api_cost: Decimal | None = None
 
 
-@record
+@frozen_dataclass
 class Account:
     """A summary of the reconciliation."""
 
@@ -388,7 +391,7 @@ class Account:
     statements: tuple[Statement, ...]
 
 
-@record
+@frozen_dataclass
 class InvoiceLine:
     """A line: `charged`, its parts that are not on the bill, or a class of the bill's rows; docs/chargeback.md."""
 
@@ -397,7 +400,7 @@ class InvoiceLine:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class InvoiceBridge:
     """The steps from the charge to the invoice: `lines` and `difference` add up to `billed_cost`."""
 
@@ -408,7 +411,7 @@ class InvoiceBridge:
     lines: list[InvoiceLine]
 
 
-@record
+@frozen_dataclass
 class FigureChange:
     """A figure in the previous bundle and in this one."""
 
@@ -417,7 +420,7 @@ class FigureChange:
     adjustment: float
 
 
-@record
+@frozen_dataclass
 class TeamChange:
     """The previous and the current charge of a team."""
 
@@ -427,7 +430,7 @@ class TeamChange:
     adjustment: float
 
 
-@record
+@frozen_dataclass
 class Replaced:
     """The differences from the previous bundle; `reasons` are the changed inputs."""
 
@@ -437,7 +440,7 @@ class Replaced:
     totals: dict[str, FigureChange]
 
 
-@record
+@frozen_dataclass
 class File:
     """A file of the bundle."""
 
@@ -446,7 +449,7 @@ class File:
     sha256: str
 
 
-@record
+@frozen_dataclass
 class Index(Shape):
     """A bundle's index.json. `reasons`: why the figures are an estimate; `missing`: missing data of a closed month.
 
@@ -485,17 +488,17 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
     `replaces` are kept, so that a repeated run changes nothing.
     """
     view = bundle.overview
-    ask = bundle.ask
+    query = bundle.query
     account = bundle.account
     teams = _teams(bundle)
     index = Index(
-        month=ask.month,
+        month=query.month,
         period=view.period,
         timezone=config.timezone,
         currency=view.currency,
-        share_unallocated=ask.share_unallocated,
+        share_unallocated=query.share_unallocated,
         state=bundle.state.name,
-        is_over=ask.is_over,
+        is_over=query.is_over,
         reasons=bundle.state.reasons,
         missing=bundle.state.missing,
         teams=teams,
@@ -511,7 +514,7 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
         files=(),
     )
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
-    if ask.is_over:
+    if query.is_over:
         manifest["seal"] = to_dict(
             seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
         )
@@ -582,7 +585,11 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
 
 def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
     """The steps from the charge to the invoice: without unbilled amounts, and with the bill's other classes."""
-    whole = {one.basis: one for one in account.statements if one.currency == account.currency}
+    whole = {
+        statement.basis: statement
+        for statement in account.statements
+        if statement.currency == account.currency
+    }
     if not whole:
         return None
     billed = whole["billed"]
@@ -603,8 +610,8 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
         *(InvoiceLine(row.name, row.rows, row.cost) for row in effective.classes if row.name != "attributed"),
         InvoiceLine("billed_less_effective", None, billed.cost - effective.cost),
     ]
-    shown = [line for line in lines if line.rows or line.cost]
-    return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, shown)
+    printed = [line for line in lines if line.rows or line.cost]
+    return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, printed)
 
 
 def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -656,22 +663,24 @@ def write(
         _report(folder / file, _stated(bundle.teams[team], bundle), ledger, blocks[team])
         pages[team] = f"{file}.html"
     _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
-    _put(folder / "ledger.csv", bundle.ledger.csv())
+    _write_text(folder / "ledger.csv", bundle.ledger.csv())
     bundle.ledger.save_parquet(folder / "ledger.parquet")
-    _put(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
-    _put(
+    _write_text(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
+    _write_text(
         folder / "index.html",
-        to_html(manifest, bundle.overview.coverage, [one for one in blocks[None] if not one.is_searched]),
+        to_html(
+            manifest, bundle.overview.coverage, [block for block in blocks[None] if not block.is_searched]
+        ),
     )
     manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-    _put(folder / FILE, json_text(manifest))
+    _write_text(folder / FILE, json_text(manifest))
     return manifest
 
 
 def _stated(view: ReportView, bundle: Bundle) -> ReportView:
     state = bundle.state
     account = bundle.account
-    sentence = f"no bill of {bundle.ask.month} was collected, so the reconciliation is missing"
+    sentence = f"no bill of {bundle.query.month} was collected, so the reconciliation is missing"
     if account:
         sentence = account.sentence
     coverage = replace(view.coverage, state=state.name, reasons=state.reasons, reconciliation=sentence)
@@ -685,13 +694,13 @@ def _report(
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    _put(stem.with_name(f"{stem.name}.md"), view.page())
-    _put(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
-    _put(stem.with_name(f"{stem.name}.json"), view.json())
-    _put(stem.with_name(f"{stem.name}.csv"), lines.csv())
+    _write_text(stem.with_name(f"{stem.name}.md"), view.page())
+    _write_text(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
+    _write_text(stem.with_name(f"{stem.name}.json"), view.json())
+    _write_text(stem.with_name(f"{stem.name}.csv"), lines.csv())
 
 
-def _put(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     # names from a cluster can contain halves of surrogate pairs, which are invalid in a file
     path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
 
@@ -734,14 +743,14 @@ def replacing(target: Path, keeps: Callable[[Path], list[Path]], mode: int = dis
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make `folder` and its parents if missing; remove new empty ones if the block raises."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         disk.make_folder(folder)
         yield
     except BaseException:
         with suppress(OSError):  # not empty, or not made
-            for one in new:
-                one.rmdir()
+            for path in new:
+                path.rmdir()
         raise
 
 
@@ -785,7 +794,7 @@ def _swap(new: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Exchange two directories in one step, with Linux on most file systems."""
     if sys.platform != "linux":
         return False
@@ -793,4 +802,4 @@ def _exchange(one: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # another C library
         return False
-    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+    return bool(rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0)

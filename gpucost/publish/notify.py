@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.config.secrets import secret
 from gpucost.errors import ConfigError, GpucostError
 from gpucost.http import TransientError, excerpt, retry, send
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text, percent, target_text, value_of
 from gpucost.render.templates import environment
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
@@ -34,7 +34,7 @@ _LONGEST_TITLE = 140
 Line = tuple[str, str, str]
 
 
-@record
+@frozen_dataclass
 class Message:
     """Title, figures and lines as (name, value, remark), in words, each on one line without control characters.
 
@@ -118,9 +118,9 @@ def _money(value: Decimal, view: ReportView) -> str:
     return figure_text(value, "money", view.currency, 2)
 
 
-def _share(part: Decimal, whole: Decimal, of: str = "") -> str:
+def _share(part: Decimal, whole: Decimal, whole_name: str = "") -> str:
     share = ratio(part, whole)
-    return "" if share is None else f"{percent(share)} {of}".rstrip()
+    return "" if share is None else f"{percent(share)} {whole_name}".rstrip()
 
 
 # Limits of Slack: https://docs.slack.dev/reference/block-kit/blocks

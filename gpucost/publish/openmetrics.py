@@ -165,8 +165,8 @@ def _of_gpus(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
 
 
 def _line(name: str, labels: Labels, value: Decimal | float) -> str:
-    shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{shown}}} {_number(value)}" if shown else f"{name} {_number(value)}"
+    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}"
 
 
 def _number(value: Decimal | float) -> str:

@@ -10,7 +10,7 @@ from gpucost.catalog import catalog_digest
 from gpucost.engine import answer_rows
 from gpucost.price.book import book_digest
 from gpucost.price.fx import fx_digest
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ _SECTIONS = (
 _FILES = {"book", "fx_rates"}
 
 
-@record
+@frozen_dataclass
 class SealedInput:
     """The store's data from one source."""
 
@@ -38,7 +38,7 @@ class SealedInput:
     checksum: str
 
 
-@record
+@frozen_dataclass
 class Seal:
     """Digests of all inputs of a month's figures, and of the figures.
 
@@ -56,8 +56,8 @@ class Seal:
 
 def inputs_of(con: DuckDBPyConnection, month: str, period: Period) -> tuple[SealedInput, ...]:
     """The store's data for a month, by kind and source."""
-    asked = {"month": month, "start": period.start_ms, "end": period.end_ms}
-    return tuple(SealedInput(**row) for row in answer_rows(con, __package__, "seal_inputs", asked))
+    parameters = {"month": month, "start": period.start_ms, "end": period.end_ms}
+    return tuple(SealedInput(**row) for row in answer_rows(con, __package__, "seal_inputs", parameters))
 
 
 def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput, ...], figures: str) -> Seal:
@@ -91,7 +91,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     ]
-    rows, now = ({(one["kind"], one["source"]): one for one in seal["inputs"]} for seal in (before, after))
+    rows, now = ({(row["kind"], row["source"]): row for row in seal["inputs"]} for seal in (before, after))
     for kind, source in sorted({*rows, *now}):
         was = rows.get((kind, source))
         is_now = now.get((kind, source))
@@ -104,8 +104,8 @@ def _numbers(seal: Mapping[str, Any]) -> str:
     return f"{', '.join(f'{name} {number}' for name, number in seal['algorithm'].items())} (gpucost {seal['program']})"
 
 
-def _rows(one: Mapping[str, Any] | None) -> str:
-    return f"{one['rows']:,} rows" if one else "none"
+def _rows(row: Mapping[str, Any] | None) -> str:
+    return f"{row['rows']:,} rows" if row else "none"
 
 
 def _digest(text: str) -> str:

@@ -17,6 +17,7 @@ from gpucost.publish.chargeback import (
     FILE,
     ChargebackQuery,
     File,
+    ShowProgress,
     figures_digest,
     manifest_of,
     read_bundle,
@@ -24,22 +25,19 @@ from gpucost.publish.chargeback import (
 )
 from gpucost.questions.findings import read_findings
 from gpucost.questions.report.page import bundle_blocks
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import log
 from gpucost.store.table_files import csv_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
     from gpucost.config.model import Config
     from gpucost.store.connection import Store
 
-    Say = Callable[[str], None]
 
-
-@record
+@frozen_dataclass
 class Verification:
     """A sealed bundle compared with the figures now.
 
@@ -62,7 +60,7 @@ class Verification:
         return [
             ("files", "changed" if self.altered else "ok", ", ".join(self.altered)),
             ("log", "ok" if self.is_listed else "changed", self.detail),
-            *(("input", "changed", one) for one in self.changed),
+            *(("input", "changed", name) for name in self.changed),
             ("figures", "ok" if self.is_same else "changed", f"charged to teams: {self.charge}"),
         ]
 
@@ -88,23 +86,30 @@ class Verification:
 
 
 def verify(
-    config: Config, store: Store, ask: ChargebackQuery, target: Path, manifest: dict[str, Any], tell: Say
+    config: Config,
+    store: Store,
+    query: ChargebackQuery,
+    target: Path,
+    manifest: dict[str, Any],
+    show_progress: ShowProgress,
 ) -> Verification:
     """Make the figures of the sealed bundle in `target` again, in a temporary folder, and compare them."""
     digest = digest_of(target)
     files = altered(target, manifest)
     with disk.temporary() as folder:
-        tell("making the figures again")
-        bundle = read_bundle(config, store, ask, folder, tell)
+        show_progress("making the figures again")
+        bundle = read_bundle(config, store, query, folder, show_progress)
         now = manifest_of(bundle, config, None)
         with store.read() as con:
-            known: dict[str, datetime] = dict(log.seals(con, ask.month))
-        is_listed = digest in known
-        detail = f"sealed {iso(known[digest])}" if is_listed else "not in the log"
+            seal_times: dict[str, datetime] = dict(log.seals(con, query.month))
+        is_listed = digest in seal_times
+        detail = f"sealed {iso(seal_times[digest])}" if is_listed else "not in the log"
         # the log of a store restored from a copy lacks seals: prove every byte
         if not is_listed and not files:
-            blocks = bundle_blocks(config, bundle, read_findings(config, store, ask.period, tell))
-            stated = {name: manifest[name] for name in (("replaces",) if known else ("replaces", "seal"))}
+            blocks = bundle_blocks(config, bundle, read_findings(config, store, query.period, show_progress))
+            stated = {
+                name: manifest[name] for name in (("replaces",) if seal_times else ("replaces", "seal"))
+            }
             write(bundle, now | stated, folder, blocks)
             is_listed = digest_of(folder) == digest
             detail += "; every file can be reproduced" if is_listed else "; its files cannot be reproduced"
@@ -114,7 +119,7 @@ def verify(
     )
     changed = seal.changes(manifest["seal"], now["seal"])
     charge = f"{now['totals']['charge']:,.2f} {now['currency']}"
-    return Verification(target, ask.month, tuple(files), is_listed, detail, tuple(changed), is_same, charge)
+    return Verification(target, query.month, tuple(files), is_listed, detail, tuple(changed), is_same, charge)
 
 
 def digest_of(bundle: Path) -> str:
@@ -143,10 +148,10 @@ def is_whole(manifest: dict[str, Any]) -> bool:
 def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """The altered or missing files of a sealed bundle, including the manifest if its seal differs."""
     files = [
-        one["file"]
-        for one in manifest["files"]
-        if not (path := folder / one["file"]).is_file()
-        or sha256(path.read_bytes()).hexdigest() != one["sha256"]
+        entry["file"]
+        for entry in manifest["files"]
+        if not (path := folder / entry["file"]).is_file()
+        or sha256(path.read_bytes()).hexdigest() != entry["sha256"]
     ]
     ledger = folder / "ledger.csv"
     if not files and (

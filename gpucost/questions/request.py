@@ -105,10 +105,10 @@ class Request:
         from gpucost.lake.reading import open_store
 
         folder = _ended.enter_context(disk.temporary())
-        period = self.given_period
-        with self.status() as tell:
+        period = self.explicit_period
+        with self.status() as show_progress:
             store, notes = open_store(
-                self.configured, url, folder, period, samples=self.with_samples, tell=tell
+                self.configured, url, folder, period, samples=self.with_samples, show_progress=show_progress
             )
         for text in notes:
             self.note(f"note: {text}")
@@ -157,7 +157,7 @@ class Request:
         return parse_period(self.tz, self.now, **names)
 
     @property
-    def given_period(self) -> Period | None:
+    def explicit_period(self) -> Period | None:
         """The period given by the options; None if they give none."""
         return self.named_period[0] if self.named_period else None
 

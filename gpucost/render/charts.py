@@ -74,7 +74,7 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
     count = len(series.moments)
     # as many as fit on a phone; none so far right that it would leave the page
     labeled = ((at, (at + 0.5) / count) for at in range(0, count, -(-count // _MOST_LABELS[series.step])))
-    shown = (*stack.layers, Layer("Total", "named", stack.totals, stack.total))
+    layers = (*stack.layers, Layer("Total", "named", stack.totals, stack.total))
     return {
         "title": f"{stack.title}{' before sharing' if before_sharing else ''}, by {series.step}",
         "total": words(stack.total) + (" GPU-hours" if stack.unit == "hours" else ""),
@@ -82,12 +82,12 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
         # colors by rank for names, by kind for layers with the same meaning in every report
         "shapes": [
             {
-                "name": one.name,
-                "style": f"c{at}" if one.kind == "named" else one.kind,
+                "name": layer.name,
+                "style": f"c{at}" if layer.kind == "named" else layer.kind,
                 "path": path,
-                "total": words(one.total),
+                "total": words(layer.total),
             }
-            for at, (one, path) in enumerate(zip(stack.layers, _paths(stack, top), strict=True))
+            for at, (layer, path) in enumerate(zip(stack.layers, _paths(stack, top), strict=True))
         ],
         "lines": [
             at_percent(1 - float(value / top), text)
@@ -97,9 +97,9 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
             at_percent(place, series.moments[at].short) for at, place in labeled if place < _LAST_LABEL
         ],
         "hints": [_hint(stack, moment, at, currency) for at, moment in enumerate(series.moments)],
-        "titles": (series.step.capitalize(), *(layer.name for layer in shown)),
+        "titles": (series.step.capitalize(), *(layer.name for layer in layers)),
         "rows": [
-            (moment.name, [(f"{layer.values[at]:f}", words(layer.values[at])) for layer in shown])
+            (moment.name, [(f"{layer.values[at]:f}", words(layer.values[at])) for layer in layers])
             for at, moment in enumerate(series.moments)
         ],
     }

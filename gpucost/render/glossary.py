@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 
-@record
+@frozen_dataclass
 class Term:
     """A term, its meaning, and the titles of columns and figures that show it."""
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.charts import HEIGHT, columns, spark, spark_words
 from gpucost.render.formatting import (
     cell,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-@record
+@frozen_dataclass
 class Bar:
     """One bar; its length is its share of the block's longest, its color the color of `kind` in charts.
 
@@ -60,7 +60,7 @@ class Bar:
     kind: LayerKind = "named"
 
 
-@record
+@frozen_dataclass
 class Block:
     """A section: a sentence, figures, bars, a table and a list of items, each optional; `note` ends it.
 

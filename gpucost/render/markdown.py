@@ -71,18 +71,18 @@ def summary(view: ReportView) -> tuple[str, str, str]:
         f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})"
         for figure in view.targets
     )
-    dearest = sorted((row for row in view.rows if row.kind == "allocated"), key=lambda row: -row.own_cost)[
-        :_DEAREST
-    ]
+    most_expensive = sorted(
+        (row for row in view.rows if row.kind == "allocated"), key=lambda row: -row.own_cost
+    )[:_DEAREST]
     names = (
         f"{'/'.join(value or 'unknown' for value in row.keys.values())} {named(row.own_cost)}"
-        for row in dearest
+        for row in most_expensive
     )
     trust = dict(coverage_lines(view.coverage, currency))
-    said = (
+    messages = (
         f"{label.lower()} {'; '.join(trust[label])}" for label in ("Collected", "Prices") if label in trust
     )
-    return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'none'}", *said])
+    return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'none'}", *messages])
 
 
 @cache

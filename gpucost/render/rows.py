@@ -204,11 +204,11 @@ class TableFit:
             title = cell_len(titles[index])
             self._short[index] = max(title, min(_SHORT_WORD, word), min(_NARROWEST_TEXT, self.natural[index]))
 
-    def shown(self, room: int) -> list[int]:
+    def visible_columns(self, room: int) -> list[int]:
         """The columns that fit."""
         found = [index for index, column in enumerate(self.columns) if not column.weight]
         for index, column in sorted(enumerate(self.columns), key=lambda pair: pair[1].weight):
-            alike = [other for other, one in enumerate(self.columns) if one.group == column.group]
+            alike = [other for other, each in enumerate(self.columns) if each.group == column.group]
             together = alike if column.group else [index]
             if (
                 index not in found
@@ -217,20 +217,20 @@ class TableFit:
                 found += together
         return sorted(found)
 
-    def widths(self, shown: Sequence[int], room: int) -> list[int]:
+    def widths(self, visible: Sequence[int], room: int) -> list[int]:
         """The width of each column: texts are narrowed evenly, first between words, then after - / . or _ in them."""
         widths = list(self.natural)
         for floors in self._floors:
-            for _ in range(sum_of(widths, shown) - room):
-                wide = [index for index in self.names if index in shown and widths[index] > floors[index]]
+            for _ in range(sum_of(widths, visible) - room):
+                wide = [index for index in self.names if index in visible and widths[index] > floors[index]]
                 if wide:
                     widths[max(wide, key=lambda index: widths[index])] -= 1
         return widths
 
 
-def sum_of(widths: Sequence[int], shown: Sequence[int]) -> int:
+def sum_of(widths: Sequence[int], visible: Sequence[int]) -> int:
     """The length of a line with these columns."""
-    return sum(widths[index] + GAP for index in shown) - GAP
+    return sum(widths[index] + GAP for index in visible) - GAP
 
 
 def folded(text: str, width: int) -> list[str]:

@@ -69,8 +69,8 @@ def to_json(answer: Any, name: str, shape: Any = None) -> str:
     invalid values.
     """
     kind: Any = shape or type(answer)
-    shown = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
-    return json_text({"schema": f"gpucost.{name}/1", **shown})
+    plain = _adapter(kind).dump_python(answer, by_alias=True, warnings=False)
+    return json_text({"schema": f"gpucost.{name}/1", **plain})
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
         if name not in cls.FLAT:
             properties[KEYS.get(name, name)] = shape
             continue
-        (inner,) = (one for one in shape.get("anyOf", [shape]) if one.get("type") != "null")
+        (inner,) = (each for each in shape.get("anyOf", [shape]) if each.get("type") != "null")
         inner = defs[inner["$ref"].removeprefix("#/$defs/")] if "$ref" in inner else inner
         _settle(inner, defs)
         names = set(inner.get("required", ()))
@@ -134,8 +134,8 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
             whole["additionalProperties"] = inner["additionalProperties"]
         together = whole.setdefault("dependentRequired", {})
         if "anyOf" in shape:  # all of it or none of it
-            own = {KEYS.get(one, one) for one in whole["properties"]}
-            together |= {one: sorted(names) for one in sorted(names - own)}
+            keys = {KEYS.get(each, each) for each in whole["properties"]}
+            together |= {each: sorted(names) for each in sorted(names - keys)}
         else:
             required |= names
             together |= inner.get("dependentRequired", {})
@@ -150,5 +150,9 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
 def _used(shape: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     """The definitions that a schema resolves to."""
     whole = json.dumps([shape, defs])
-    used = {name: one for name, one in sorted(defs.items()) if json.dumps(f"#/$defs/{name}") in whole}
+    used = {
+        name: definition
+        for name, definition in sorted(defs.items())
+        if json.dumps(f"#/$defs/{name}") in whole
+    }
     return used if len(used) == len(defs) else _used(shape, used)

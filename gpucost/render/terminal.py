@@ -13,7 +13,7 @@ from rich.table import Column as GridColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import (
     cell,
     coverage_lines,
@@ -57,7 +57,7 @@ def render(page: Page, width: int | None, *, color: bool) -> str:
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
-@record
+@frozen_dataclass
 class _Terminal:
     """`prose` is the width of sentences."""
 
@@ -105,26 +105,26 @@ class _Terminal:
         currency = self.page.currency
         flags = [line.flag or "" for line in table.lines]
         texts = [
-            [cell(*one, currency) for one in zip(line.cells, columns, strict=True)] for line in table.lines
+            [cell(*pair, currency) for pair in zip(line.cells, columns, strict=True)] for line in table.lines
         ]
         fit = TableFit(columns, texts)
         room = self.console.width - _INDENT - (max(map(cell_len, flags)) + GAP if any(flags) else 0)
-        shown = fit.shown(room)
-        widths = fit.widths(shown, room)
+        visible = fit.visible_columns(room)
+        widths = fit.widths(visible, room)
         grid = _grid(show_header=True)
-        for index in shown:
+        for index in visible:
             title = Text("\n".join(folded(columns[index].title, widths[index])), style="dim")
             grid.add_column(title, justify=_side(columns[index]), width=widths[index], overflow="fold")
         if any(flags):
             grid.add_column(no_wrap=True)
         for line, row, flag in zip(table.lines, texts, flags, strict=True):
             style = "bold" if line.is_sum else ""
-            cells = [Text("\n".join(folded(row[index], widths[index])), style) for index in shown]
+            cells = [Text("\n".join(folded(row[index], widths[index])), style) for index in visible]
             grid.add_row(*cells, *([Text(flag, style="yellow")] if any(flags) else []))
         self._indented(grid)
         self._remark(table.note)
         left_out = [
-            column.title for index, column in enumerate(columns) if index not in shown and column.title
+            column.title for index, column in enumerate(columns) if index not in visible and column.title
         ]
         if left_out:
             whole = f"--format {self.page.whole_in} has all."
@@ -193,15 +193,15 @@ class _Terminal:
 
     def _notices(self, alike: list[Notice]) -> None:
         """The first few of a kind: hundreds of nodes without a price are one problem. A shared fix appears once."""
-        shown = alike[:_ALIKE_SHOWN]
-        for index, notice in enumerate(shown):
+        displayed = alike[:_ALIKE_SHOWN]
+        for index, notice in enumerate(displayed):
             grid = _grid(GridColumn(style="yellow"), GridColumn(overflow="fold"), gap=1)
             grid.add_row("!", notice.message)
-            if notice.fix and (notice is shown[-1] or shown[index + 1].fix != notice.fix):
+            if notice.fix and (notice is displayed[-1] or displayed[index + 1].fix != notice.fix):
                 grid.add_row("", Text(f"fix: {notice.fix}", style="cyan"))
             self._indented(grid, self.prose)
-        if len(alike) > len(shown):
-            self._remark(f"  and {len(alike) - len(shown):,} more of this kind: --format json lists them")
+        if len(alike) > len(displayed):
+            self._remark(f"  and {len(alike) - len(displayed):,} more of this kind: --format json lists them")
 
 
 def _grid(*columns: GridColumn, show_header: bool = False, gap: int = GAP) -> Grid:

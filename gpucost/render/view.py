@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.records import keyed_record, record
+from gpucost.records import frozen_dataclass, keyed_dataclass
 from gpucost.shapes import Shape, Summary
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
 
 
-@record
+@frozen_dataclass
 class Moment:
     """One step of the time axis: `2026-10-05`, or `2026-10-05 to 2026-10-11`; weeks begin on Monday. `short` fits an
     axis.
@@ -38,7 +38,7 @@ class Moment:
     to_ms: int
 
 
-@record
+@frozen_dataclass
 class Layer:
     """One value per moment, and their sum. Kind 'others' sums small layers; `name` gives their number."""
 
@@ -48,7 +48,7 @@ class Layer:
     total: Decimal
 
 
-@record
+@frozen_dataclass
 class Stack:
     """Layers that add up, the largest first, then 'others', 'unallocated', 'not_collected'; `totals` are the sums by
     moment.
@@ -61,7 +61,7 @@ class Stack:
     total: Decimal
 
 
-@record
+@frozen_dataclass
 class Series:
     """A period by moments. `stacks` of money each add up to the report's total; `hours` to capacity or allocated
     time.
@@ -88,7 +88,7 @@ Value = str | float | Decimal | None
 Status = Literal["met", "missed", "unknown"]
 
 
-@record
+@frozen_dataclass
 class Measures:
     """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
 
@@ -111,7 +111,7 @@ class Measures:
     avg_utilization: float | None
 
 
-@record
+@frozen_dataclass
 class Unallocated:
     """Unallocated GPU-hours and cost; `unavailable` is the part that no pod could have held."""
 
@@ -120,7 +120,7 @@ class Unallocated:
     unallocated_cost: Decimal
 
 
-@record
+@frozen_dataclass
 class NotCollected:
     """GPU-hours and cost billed for nodes without metrics of their holders (docs/coverage.md)."""
 
@@ -128,7 +128,7 @@ class NotCollected:
     not_collected_cost: Decimal
 
 
-@record
+@frozen_dataclass
 class ApiCost:
     """Cost and number of bought tokens (docs/tokens.md), separate from the cost of GPUs.
 
@@ -143,7 +143,7 @@ class ApiCost:
     generation_tokens: float | None
 
 
-@keyed_record
+@keyed_dataclass
 class ApiModel(Shape):
     """A team's purchases of a model from a provider.
 
@@ -165,7 +165,7 @@ class ApiModel(Shape):
     FLAT = ("cost",)
 
 
-@record
+@frozen_dataclass
 class Shared(Summary):
     """A row's shares of unallocated and shared costs (docs/shared-costs.md), in addition to its cost.
 
@@ -197,19 +197,19 @@ class Shared(Summary):
         return SharedTotals(unallocated, _SharedCosts(self.shared_cost, self.costs) if self.costs else None)
 
 
-@record
+@frozen_dataclass
 class _UnallocatedShares:
     shared_unallocated_cost: Decimal | None
     remaining_unallocated_cost: Decimal | None
 
 
-@record
+@frozen_dataclass
 class _SharedCosts:
     shared_cost: Decimal
     shared_costs: dict[str, Decimal]
 
 
-@record
+@frozen_dataclass
 class SharedTotals(Shape):
     """Shares and rest of unallocated cost with --share-unallocated; shares of [[shared_costs]]."""
 
@@ -219,7 +219,7 @@ class SharedTotals(Shape):
     FLAT = ("unallocated", "costs")
 
 
-@record
+@frozen_dataclass
 class SharedAnswer(Shape):
     """The shares of a row; only unallocated rows have a rest."""
 
@@ -230,7 +230,7 @@ class SharedAnswer(Shape):
     FLAT = ("costs",)
 
 
-@record
+@frozen_dataclass
 class Row(Shape):
     """One combination of dimension values; `unallocated` and `not_collected` exist only in rows of these kinds.
 
@@ -267,7 +267,7 @@ class Row(Shape):
         return self.not_collected.not_collected_cost if self.not_collected else self.measures.cost
 
 
-@record
+@frozen_dataclass
 class NodeTotals:
     """Capacity and cost of the nodes: cost of allocated rows + unallocated_cost + not_collected_cost = node_cost,
     exactly.
@@ -283,7 +283,7 @@ class NodeTotals:
     node_cost: Decimal
 
 
-@record
+@frozen_dataclass
 class PriceSource:
     """A price source: its share (0-1) of the node cost, and its oldest price date."""
 
@@ -293,7 +293,7 @@ class PriceSource:
     age_days: int | None
 
 
-@record
+@frozen_dataclass
 class Gap(Shape):
     """Time of a cluster without complete metrics, from `start` to `end`, in local time.
 
@@ -322,14 +322,14 @@ class Gap(Shape):
         ) and not self.accepted_by
 
 
-@record
+@frozen_dataclass
 class MissingTime(Gap):
     """A gap of kind 'not_collected'."""
 
     HIDDEN = ("kind",)
 
 
-@record
+@frozen_dataclass
 class Notice:
     """A warning for readers of the figures, and its fix."""
 
@@ -338,7 +338,7 @@ class Notice:
     fix: str | None
 
 
-@keyed_record
+@keyed_dataclass
 class CoverageAnswer(Shape):
     """Coverage of the figures; `price_sources` are shares of node cost; only bundles have the first three fields."""
 
@@ -360,7 +360,7 @@ class CoverageAnswer(Shape):
     warnings: tuple[Notice, ...]
 
 
-@keyed_record
+@keyed_dataclass
 class Coverage(CoverageAnswer):
     """Coverage of the figures. `not_collected_hours` and `bridged_hours` are for the cluster with the most.
 
@@ -385,7 +385,7 @@ class Coverage(CoverageAnswer):
         return sorted(gaps, key=lambda gap: (gap.start, gap.cluster, gap.end))
 
 
-@record
+@frozen_dataclass
 class Column:
     """A column of a table.
 
@@ -402,7 +402,7 @@ class Column:
     group: str = ""
 
 
-@record
+@frozen_dataclass
 class Line:
     """A row of a table; `flag` is a short warning next to it, a sum is highlighted. `trend` is its cost by moment."""
 
@@ -412,7 +412,7 @@ class Line:
     trend: tuple[Decimal, ...] = ()
 
 
-@record
+@frozen_dataclass
 class Table:
     """`has_header` False: the columns need no titles. `sum` is next to the title."""
 
@@ -428,7 +428,7 @@ class Table:
         cls,
         title: str,
         rows: Iterable[Any],
-        columns: Iterable[Shown],
+        columns: Iterable[ValueColumn],
         sums: Iterable[Line] = (),
         note: str | None = None,
         **marks: Callable[[Any], Any],
@@ -436,24 +436,24 @@ class Table:
         """A line for each row, with the result of `marks` (flag, is_sum), and `sums` below."""
         heads, values = zip(*columns, strict=True)
         lines = (
-            Line(tuple(value(row) for value in values), **{name: of(row) for name, of in marks.items()})
+            Line(tuple(value(row) for value in values), **{name: mark(row) for name, mark in marks.items()})
             for row in rows
         )
         return cls(title, heads, (*lines, *sums), note)
 
 
 # A column, and its value for a row.
-Shown = tuple[Column, Callable[[Any], Value]]
+ValueColumn = tuple[Column, Callable[[Any], Value]]
 
 
-def shown(
+def column_of(
     value: str | Callable[[Any], Value],
     title: str | None = None,
     *,
     unit: Unit = "text",
     decimals: int = 1,
     **more: Any,
-) -> Shown:
+) -> ValueColumn:
     """A column with the result of `value` for a row, or the attribute it names, which is also the default title."""
     if callable(value):
         return Column(title or "", unit, decimals, **more), value
@@ -463,22 +463,22 @@ def shown(
     ), attrgetter(value)
 
 
-text = shown
-money = partial(shown, unit="money", decimals=2)
+text = column_of
+money = partial(column_of, unit="money", decimals=2)
 # Preformatted text, right-aligned like figures.
-figure = partial(shown, unit="price")
-number = partial(shown, unit="hours")
-count = partial(shown, unit="hours", decimals=0)
-amount = partial(shown, unit="hours", decimals=2)
-share = partial(shown, unit="ratio")
+figure = partial(column_of, unit="price")
+number = partial(column_of, unit="hours")
+count = partial(column_of, unit="hours", decimals=0)
+amount = partial(column_of, unit="hours", decimals=2)
+share = partial(column_of, unit="ratio")
 
 
-def dimension(name: str) -> Shown:
+def dimension(name: str) -> ValueColumn:
     """The column of a dimension of --by."""
     return text(lambda row: row.keys[name], name.replace("_", " ").capitalize())
 
 
-@record
+@frozen_dataclass
 class Figure:
     """One figure with the whole of its share, or with its target and whether it is met."""
 
@@ -498,13 +498,13 @@ def part_of(label: str, value: float | Decimal, whole: float | Decimal, share_of
     return Figure(label, value, unit, ratio(value, whole), share_of)
 
 
-@record
+@frozen_dataclass
 class Figures:
     title: str
     figures: tuple[Figure, ...]
 
 
-@record
+@frozen_dataclass
 class Texts:
     """Sentences, each by itself."""
 
@@ -513,7 +513,7 @@ class Texts:
     note: str | None = None
 
 
-@record
+@frozen_dataclass
 class Item:
     """An action: its value (`note`: over which time; `is_most`: an upper bound), its reason, and a command.
 
@@ -531,7 +531,7 @@ class Item:
     patch: str | None = None
 
 
-@record
+@frozen_dataclass
 class Items:
     """Actions in order of priority."""
 
@@ -542,7 +542,7 @@ class Items:
 Section = Table | Figures | Texts | Items
 
 
-@keyed_record
+@keyed_dataclass
 class Page:
     """The page for people, before any format; money is in `currency`.
 
@@ -557,7 +557,7 @@ class Page:
     whole_in: str = "markdown"
 
 
-@keyed_record
+@keyed_dataclass
 class Answer(Page):
     """A whole answer before any format: a page for people, `data` of the schema `name` for programs, and rows.
 
@@ -610,7 +610,7 @@ class Answer(Page):
         return frame(json.loads(self.json()), self.notes, self.exit_code)
 
 
-@keyed_record
+@keyed_dataclass
 class Document(Answer):
     """An answer: `data` for programs, of the schema `name` (`shape` is its class, if it is a dict), and columns and
     rows.
@@ -640,7 +640,7 @@ class Document(Answer):
         save_parquet(*self.flat, path)
 
 
-@keyed_record
+@keyed_dataclass
 class ReportView(Answer, Summary):
     """A whole report. `rows` and `totals` are for programs, `sections` for people; both have the same figures.
 
@@ -717,7 +717,7 @@ class ReportView(Answer, Summary):
         )
 
 
-@keyed_record
+@keyed_dataclass
 class TotalsAnswer(Shape):
     """The sums of all rows, and capacity and cost of the nodes: null if only some pods are selected."""
 
@@ -736,7 +736,7 @@ class TotalsAnswer(Shape):
     FLAT = ("measures", "shared", "api")
 
 
-@keyed_record
+@keyed_dataclass
 class ReportAnswer(Shape):
     """The output of gpucost report --format json. Money is in `currency`, GPU time in GPU-hours, instants in UTC.
 

@@ -29,7 +29,7 @@ from duckdb import (
 
 from gpucost import inputs
 from gpucost.errors import DataError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.connection import OFFLINE, confine
 
@@ -46,7 +46,7 @@ _LINE = re.compile(r"on Line: (\d+)")
 _COUNTS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 
 
-@record
+@frozen_dataclass
 class RawFile:
     """A file on disk, read as text: its name for the user, and its required columns.
 
@@ -72,7 +72,7 @@ class RawFile:
     has_marks: bool = False
 
 
-@record
+@frozen_dataclass
 class Staged:
     """A file that can be read as text columns, and its name for the user.
 
@@ -216,7 +216,7 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
     columns["numbers"] = FunctionExpression("concat_ws", ConstantExpression(" "), null, *numbers)
     _view(con, "bill_texts", con.view("staged").select(*(text.alias(name) for name, text in columns.items())))
     readings: dict[str, Sequence[str]] = {}
-    for macro, of, example in zip(
+    for macro, argument, example in zip(
         ("bill_time", "bill_number"), (file.times, file.numbers), con.execute(_ODD).fetchall()[0], strict=True
     ):
         if example is not None:
@@ -225,7 +225,7 @@ def _readings(con: DuckDBPyConnection, file: RawFile) -> dict[str, Sequence[str]
                 raise DataError(
                     f"{file.name}: {example} is ambiguous, and the file does not settle its meaning", _AS_ISO
                 )
-            readings |= dict.fromkeys(texts.intersection(of), (macro, *ways[0]))
+            readings |= dict.fromkeys(texts.intersection(argument), (macro, *ways[0]))
     return readings
 
 
@@ -305,7 +305,7 @@ def _view(con: DuckDBPyConnection, name: str, relation: DuckDBPyRelation) -> Non
 
 
 def _entry(name: str, at: int) -> str:
-    """The column name of a map's entry in a copy: keys may differ only in case, columns may not."""
+    """The column name of a map's entry in a copy; with a number, because keys may differ in case alone, columns not."""
     return f"{name}:{at}"
 
 
@@ -355,7 +355,7 @@ def _read(con: DuckDBPyConnection, files: Sequence[RawFile]) -> tuple[DuckDBPyRe
             na_values=list(BLANK),
         )
     elif file.kind == "parquet":
-        paths = [pattern(one.path) for one in files]
+        paths = [pattern(each.path) for each in files]
         relation = con.read_parquet(paths, file_row_number=True, filename=len(files) > 1)
         names = relation.columns[: len(names)]
     else:
@@ -417,7 +417,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         if kinds[position] in _NESTED:
             column = FunctionExpression("to_json", column)
         text = column.cast("VARCHAR")
-        if not any(position in one.blanks for one in files):
+        if not any(position in each.blanks for each in files):
             return text
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
@@ -435,8 +435,8 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
     source: Expression = ConstantExpression(file.name)
     if len(files) > 1:
-        paths, shown = [str(one.path) for one in files], [one.name for one in files]
-        by_path = FunctionExpression("map", ConstantExpression(paths), ConstantExpression(shown))
+        paths, file_names = [str(each.path) for each in files], [each.name for each in files]
+        by_path = FunctionExpression("map", ConstantExpression(paths), ConstantExpression(file_names))
         source = FunctionExpression("map_extract_value", by_path, ColumnExpression("filename"))
     return relation.select(
         *(text.alias(name) for name, text in wanted.items()),
@@ -493,8 +493,8 @@ def _unread(name: str, error: Exception) -> DataError:
     where = f"{name}, line {line[1]}" if line else name
     if counts := _COUNTS.search(text):
         return DataError(f"{where}: {counts[2]} fields, but {counts[1]} in the header", _GET_AGAIN)
-    for said, meaning, fix in _MEANINGS:
-        if re.search(said, text):
+    for pattern, meaning, fix in _MEANINGS:
+        if re.search(pattern, text):
             return DataError(meaning.format(where=where, name=name), fix)
     return DataError(f"{where} cannot be read: {_first_line(text)}", _GET_AGAIN)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpucost.engine import dicts
 from gpucost.errors import DataError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ Verdict = Literal[
 ]
 
 
-@record
-class Telling:
+@frozen_dataclass
+class BillVersion:
     """One version of a bill.
 
     `charges` are distinct charge keys; `earliest` and `latest` are the first and last start of a charge.
@@ -66,7 +66,7 @@ class Telling:
     is_read_again: bool = False
 
 
-@record
+@frozen_dataclass
 class TwiceBilled:
     """Money that two sides of a comparison both bill.
 
@@ -144,17 +144,17 @@ def compare(con: DuckDBPyConnection, sides: str, params: dict[str, Any] | None =
     con.execute(_ROWS)
 
 
-def told_pairs(con: DuckDBPyConnection) -> list[tuple[Telling, Telling, int]]:
+def side_pairs(con: DuckDBPyConnection) -> list[tuple[BillVersion, BillVersion, int]]:
     """Pairs of sides with one provider and billing period, the later batch first.
 
     The third value is the number of common charges.
     """
     pairs = sqlfiles.run(con, "told_pairs").fetchall()
-    return [(_telling(one), _telling(other), common) for common, one, other in pairs]
+    return [(_version(side), _version(other_side), common) for common, side, other_side in pairs]
 
 
-def _telling(side: dict[str, Any]) -> Telling:
-    return Telling(**{item.name: side[item.name] for item in fields(Telling)})
+def _version(side: dict[str, Any]) -> BillVersion:
+    return BillVersion(**{item.name: side[item.name] for item in fields(BillVersion)})
 
 
 def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBilled]:
@@ -168,7 +168,7 @@ def billed_twice(con: DuckDBPyConnection, *, is_strict: bool) -> list[TwiceBille
     return [TwiceBilled(**row) for row in dicts(con.execute("FROM shared_cells ORDER BY ALL"))]
 
 
-def is_torn(new: Telling, old: Telling, common: int) -> bool:
+def is_torn(new: BillVersion, old: BillVersion, common: int) -> bool:
     """Whether two loose bills each have common charges and others: snapshots, or overlapping parts.
 
     `are_parts` distinguishes them; parts both stay, each charge once.
@@ -176,7 +176,7 @@ def is_torn(new: Telling, old: Telling, common: int) -> bool:
     return not new.is_whole and not old.is_whole and 0 < common < min(new.charges, old.charges)
 
 
-def verdict(new: Telling, old: Telling, common: int, *, force: bool = False) -> Verdict:
+def verdict(new: BillVersion, old: BillVersion, common: int, *, force: bool = False) -> Verdict:
     """The decision about `old` when `new` of the same provider and period is loaded.
 
     `common` charges are in both. "beside": they are different bills (of two accounts, two parts of one
@@ -234,7 +234,7 @@ _LINES = """CREATE OR REPLACE TEMP TABLE {} AS
 
 
 def are_parts(
-    con: DuckDBPyConnection, some: Telling, other: Telling, common: int, *, is_one_run: bool
+    con: DuckDBPyConnection, some: BillVersion, other: BillVersion, common: int, *, is_same_run: bool
 ) -> bool:
     """Whether two sides with common charges are parts of one bill, not its state at two times.
 
@@ -252,7 +252,7 @@ def are_parts(
         return True
     is_same_time = (some.earliest, some.latest) == (other.earliest, other.latest)
     return (
-        (is_one_run or is_same_time)
+        (is_same_run or is_same_time)
         and not machine_hours
         and common < _SAME * min(some.charges, other.charges)
     )
@@ -270,13 +270,13 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
     if len(set(file_of.values())) < 2:
         return {}
     winners: dict[int, set[str]] = defaultdict(set)
-    for a, b, common in told_pairs(con):
+    for a, b, common in side_pairs(con):
         verdicts = verdict(a, b, common), verdict(b, a, common)
         if "beside" in verdicts:
             continue
         newer, older = (a, b) if a.latest >= b.latest else (b, a)
         is_unsure = verdicts[0] == verdicts[1] or is_torn(a, b, common)
-        if is_unsure and are_parts(con, newer, older, common, is_one_run=True):
+        if is_unsure and are_parts(con, newer, older, common, is_same_run=True):
             continue
         if "overlap" in verdicts:
             raise DataError(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.bill_rules import (
     NEW_AND_OLD,
@@ -21,7 +21,7 @@ from gpucost.store.bill_rules import (
     billed_twice,
     compare,
     is_torn,
-    told_pairs,
+    side_pairs,
     verdict,
 )
 
@@ -42,7 +42,7 @@ KEPT: dict[Verdict, str] = {
 }
 
 
-@record
+@frozen_dataclass
 class BillFiles:
     """The format and digest of a load's files.
 
@@ -94,7 +94,7 @@ def loaded_digest(con: DuckDBPyConnection, source: str, billing_period: str) -> 
     return digest
 
 
-@record
+@frozen_dataclass
 class BillLoad:
     """Loose files whose bills are all in the store, unchanged since they were loaded."""
 
@@ -110,7 +110,10 @@ def loads(con: DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
         "WHERE len(file_digests) > 0 AND list_has_all($1, file_digests) GROUP BY digest HAVING count(*) = any_value(load_bills)",
         [list(digests)],
     )
-    return [BillLoad(digest, frozenset(of), frozenset(whose)) for digest, of, whose in con.fetchall()]
+    return [
+        BillLoad(digest, frozenset(file_digests), frozenset(providers))
+        for digest, file_digests, providers in con.fetchall()
+    ]
 
 
 def unchanged(con: DuckDBPyConnection, digest: str) -> list[BillResult]:
@@ -260,13 +263,13 @@ def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -
     same_period: set[int] = set()
     parts: set[tuple[int, int]] = set()
     compare(con, NEW_AND_OLD, _load_of(files))
-    known = dict(con.execute("SELECT side, source FROM told_sides WHERE batch = 0").fetchall())
-    for arriving, old, common in told_pairs(con) if known else []:
+    existing = dict(con.execute("SELECT side, source FROM told_sides WHERE batch = 0").fetchall())
+    for arriving, old, common in side_pairs(con) if existing else []:
         result = results[arriving.side]
         same_period.add(old.side)
         decision = verdict(arriving, old, common, force=force)
         is_unsure = decision != "beside" and not force and is_torn(arriving, old, common)
-        if is_unsure and are_parts(con, arriving, old, common, is_one_run=False):
+        if is_unsure and are_parts(con, arriving, old, common, is_same_run=False):
             parts.add((arriving.side, old.side))
         elif decision == "replace":
             replaced.append((arriving.side, old.side))
@@ -282,7 +285,7 @@ def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -
     if staying := sorted(same_period - gone):
         _leave_repeated(con, staying, results)
     con.execute("DELETE FROM told_sides WHERE list_contains($1, bill_id)", [sorted(gone)])
-    replaced += _judge_twice(con, results, known, parts, force=force)
+    replaced += _judge_twice(con, results, existing, parts, force=force)
     removed = sorted({old_id for number, old_id in replaced if results[number].loaded})
     left = [number for number, result in results.items() if not result.loaded]
     if removed or left:
@@ -297,14 +300,14 @@ def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -
 def _judge_twice(
     con: DuckDBPyConnection,
     results: dict[int, BillResult],
-    known: Mapping[int, str],
+    existing: Mapping[int, str],
     parts: set[tuple[int, int]],
     *,
     force: bool,
 ) -> list[tuple[int, int]]:
     """Leave out bills whose money is billed already.
 
-    `known` are the stored bills and their sources, `parts` the pairs that are parts of one export. With
+    `existing` are the stored bills and their sources, `parts` the pairs that are parts of one export. With
     `force`, returns the pairs in which the first bill replaces the other.
     """
     replaced = []
@@ -316,20 +319,20 @@ def _judge_twice(
         if twice.other == twice.one or twice.is_small or not force:
             result.twice.append(str(twice))
             refused += [result] * (twice.other != twice.one and not twice.is_small)
-        elif twice.other in known:
+        elif twice.other in existing:
             replaced.append((twice.one, twice.other))
             result.verdict = "replace"
             held = _amounts(con, [twice.other])[twice.other]
             money = " and ".join(f"{billed:,.2f} {currency}" for currency, billed, _ in held)
-            result.replaced.append(f"{known[twice.other]} with {money}")
+            result.replaced.append(f"{existing[twice.other]} with {money}")
     for result in refused:
         result.verdict = "twice"
     return replaced
 
 
-def _leave_repeated(con: DuckDBPyConnection, known: list[int], results: dict[int, BillResult]) -> None:
+def _leave_repeated(con: DuckDBPyConnection, existing: list[int], results: dict[int, BillResult]) -> None:
     """Delete incoming rows that other bills in the store have with equal columns; count again."""
-    if not sqlfiles.value(con, _DELETE_REPEATED, [known]):
+    if not sqlfiles.value(con, _DELETE_REPEATED, [existing]):
         return
     con.execute(_COUNT_ROWS)
     amounts = _amounts(con, list(results))

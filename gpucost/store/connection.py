@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.resources import pricing_dir
 from gpucost.store import schema
 from gpucost.store.sqlfiles import column, value
@@ -62,7 +62,7 @@ _STATEMENTS = (
 _TABLES = "gpucost sql 'SHOW TABLES' lists the tables"
 
 
-@record
+@frozen_dataclass
 class Store:
     """A store file. Its lock is held only inside a `with` block.
 
@@ -303,7 +303,7 @@ def _copy(store: Path, target: Path) -> None:
         part.unlink(missing_ok=True)
         reason = (copied.stderr.strip().splitlines() or ["unknown reason"])[-1]
         raise StoreError(f"{failed}: {reason}", f"make {target.parent} writable")
-    disk.put(part, target)
+    disk.move_into_place(part, target)
 
 
 def confine(con: DuckDBPyConnection, *folders: Path, sees_catalog: bool = True) -> None:

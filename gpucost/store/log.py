@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@record
+@frozen_dataclass
 class SealRecord:
     """The seal of a month's bundle in the store: see the table seals."""
 
@@ -52,7 +52,7 @@ def seals(con: DuckDBPyConnection, month: str) -> list[tuple[str, datetime]]:
     ).fetchall()
 
 
-@record
+@frozen_dataclass
 class LogEntry:
     """One event: `what` is 'load', 'seal', 'restatement', 'rewrite', 'drop' or 'schema'."""
 

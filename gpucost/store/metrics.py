@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ class Labels(dict[str, str]):
 
 def series_key(source: str, labels: Mapping[str, str]) -> int:
     """A 64-bit hash of source, metric and labels, without empty labels, as in Prometheus."""
-    of, key = getattr(labels, "hashed", (None, 0))
-    if of != source:
+    hashed_source, key = getattr(labels, "hashed", (None, 0))
+    if hashed_source != source:
         pairs = sorted((name, value) for name, value in labels.items() if value)
         key = hash64([source, *(part for pair in pairs for part in pair)])
         if isinstance(labels, Labels):
@@ -355,7 +355,7 @@ class Threshold(NamedTuple):
     highest: float
 
 
-@record
+@frozen_dataclass
 class ReadAnswer:
     """Samples of a server's answer: `series[series_index[i]]` had `values[i]` at `ts_ms[i]`.
 
@@ -392,7 +392,7 @@ class ReadAnswer:
         )
 
 
-@record
+@frozen_dataclass
 class SampleWindow:
     """A source's answers for [from_ms, to_ms): whole epoch hours, except a last one in progress.
 
@@ -410,7 +410,7 @@ class SampleWindow:
     answers: Sequence[ReadAnswer]
 
 
-@record
+@frozen_dataclass
 class MetricSamples:
     """Valid samples of one metric in a load, with their first and last moment."""
 
@@ -423,7 +423,7 @@ class MetricSamples:
         return MetricSamples(self.samples + other.samples, first_ms, last_ms)
 
 
-@record
+@frozen_dataclass
 class LoadResult:
     """The result of one window.
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import runs, sqlfiles
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class InstanceType(NamedTuple):
     source: str
 
 
-@record
+@frozen_dataclass
 class ProviderPrices:
     """One provider's answer for `regions`; it must not contain facts of other regions."""
 
@@ -107,16 +107,16 @@ _INSERTS = (
 )
 
 
-def load_prices(store: Store, answer: ProviderPrices, asked_at: datetime) -> None:
-    """Write one provider's facts as of the UTC day of `asked_at`, in one transaction.
+def load_prices(store: Store, answer: ProviderPrices, queried_at: datetime) -> None:
+    """Write one provider's facts as of the UTC day of `queried_at`, in one transaction.
 
     A second answer on one day replaces the first for the same regions; other days stay as history. Raises
     StoreError.
     """
     # the log needs windows: this one is the day so far
-    now_ms = to_ms(asked_at)
+    now_ms = to_ms(queried_at)
     span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
-    dated = {"provider": answer.provider, "day": asked_at.date()}
+    dated = {"provider": answer.provider, "day": queried_at.date()}
     new = {
         "new_prices": sqlfiles.columns_of(ListPrice, answer.prices),
         "new_components": sqlfiles.columns_of(ComponentPrice, answer.components),
@@ -171,7 +171,7 @@ class SpotPrice(NamedTuple):
     currency: str = "USD"
 
 
-@record
+@frozen_dataclass
 class SpotLoad:
     """The result of a batch: `new` facts, `corrected` prices, and rows without news."""
 
@@ -180,7 +180,7 @@ class SpotLoad:
     corrected: int
 
     @property
-    def known(self) -> int:
+    def old(self) -> int:
         """Rows that were already in the store or in the batch."""
         return self.rows - self.new - self.corrected
 
@@ -197,7 +197,7 @@ class EvictionRate(NamedTuple):
     band_low_percent: int
 
 
-@record
+@frozen_dataclass
 class SpotAnswer:
     """A cloud's spot prices and eviction rates."""
 
@@ -214,7 +214,7 @@ FROM spot_batch
 QUALIFY row_number()
     OVER (PARTITION BY provider, region, zone, instance_type, product, instance_id, at_ms ORDER BY position DESC) = 1"""
 # from the first change to just after the last one, or to the end of the last charged time
-_SPOT_TOLD = """
+_SPOT_REPORTED = """
 SELECT source, count(*), min(at_ms), max(coalesce(to_ms, at_ms + 1)) FROM spot_batch GROUP BY source"""
 _SPOT_COUNTS = """
 SELECT count(*) FILTER (k.price_per_hour IS NULL) AS new,
@@ -244,22 +244,26 @@ def load(
     source covers the time from its first to its last change, and is logged if it has news.
     """
     new = corrected = 0
-    told: dict[str, tuple[int, Span]] = {}
+    reported_spans: dict[str, tuple[int, Span]] = {}
     if prices:
         batch = sqlfiles.columns_of(SpotPrice, prices)
         with sqlfiles.frames(con, spot_batch={**batch, "position": range(len(prices))}):
             con.execute(_SPOT_INCOMING)
-            for source, rows, start, end in con.execute(_SPOT_TOLD).fetchall():
-                told[source] = rows, (start, end)
+            for source, rows, start, end in con.execute(_SPOT_REPORTED).fetchall():
+                reported_spans[source] = rows, (start, end)
         new, corrected = con.execute(_SPOT_COUNTS).fetchall()[0]
         con.execute(_SPOT_REPLACE)
     if covered is None:
         changed = bool(new or corrected)
         covered = {
-            source: span for source, (_, span) in told.items() if changed or span not in loaded(con, source)
+            source: span
+            for source, (_, span) in reported_spans.items()
+            if changed or span not in loaded(con, source)
         }
     for source, span in sorted(covered.items()):
-        runs.log_run(con, _SPOT, source, span, rows=told[source][0] if source in told else 0)
+        runs.log_run(
+            con, _SPOT, source, span, rows=reported_spans[source][0] if source in reported_spans else 0
+        )
     return SpotLoad(len(prices), new, corrected)
 
 

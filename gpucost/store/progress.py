@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.metrics import begins, hash64
 
@@ -63,10 +63,10 @@ class ProgressSeries(NamedTuple):
         """Equal for series that count the same work: replicas of a server, a target scraped twice."""
         names = {name for name, _ in self.labels}
         ignored = _REPLICAS | _JOBS if {"pod", "instance"} <= names else _REPLICAS
-        kept = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
+        labels = [f"{name}\x01{value}" for name, value in self.labels if name not in ignored]
         place = self.cluster, self.namespace, self.pod, self.workload
         about = self.unit, self.kind, *place, self.model, self.run_id, str(self.is_failure)
-        return hash64([*about, *kept, *self._tenant])
+        return hash64([*about, *labels, *self._tenant])
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class ProgressRun(NamedTuple):
     metrics: Mapping[str, float]
 
 
-@record
+@frozen_dataclass
 class ProgressLoad:
     """The result of a batch: values read, rows stored, new series, and values that are not numbers."""
 

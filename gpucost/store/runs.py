@@ -135,7 +135,7 @@ def loaded(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     ).fetchall()
 
 
-def asked(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
+def requested(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     """All spans of a source that runs began to collect."""
     return con.execute(
         "SELECT from_ms, to_ms FROM collect_runs WHERE kind = $1 AND source = $2", [kind, source]
@@ -176,7 +176,12 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.hour, w.samples, $asked_at, $ask
 
 
 def log_answer(
-    con: DuckDBPyConnection, source: str, samples: Mapping[int, int], asked_at: datetime, *, is_partial: bool
+    con: DuckDBPyConnection,
+    source: str,
+    samples: Mapping[int, int],
+    queried_at: datetime,
+    *,
+    is_partial: bool,
 ) -> None:
     """Record the number of samples in a source's answer for each epoch hour queried."""
     con.execute(
@@ -185,7 +190,7 @@ def log_answer(
             "source": source,
             "hours": list(samples),
             "samples": list(samples.values()),
-            "asked_at": asked_at.astimezone(UTC).replace(tzinfo=None),
+            "asked_at": queried_at.astimezone(UTC).replace(tzinfo=None),
             "is_partial": is_partial,
         },
     )
@@ -242,7 +247,7 @@ def lagging_targets(
     return [LaggingTargets(*row) for row in sqlfiles.run(con, "lagging_targets", params).fetchall()]
 
 
-# a target's gaps follow its series, which _SERIES_CLUSTER moves next
+# move a target's gaps to the cluster of its series; _SERIES_CLUSTER then moves the series
 _GAPS_CLUSTER = """
 UPDATE scrape_gaps SET cluster = moved.to_cluster
 FROM (

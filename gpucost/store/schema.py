@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check(con: DuckDBPyConnection, path: Path) -> bool:
             "name another file with --store or store = … in gpucost.toml",
         )
     if version and not is_trusted(path):
-        if objects_digest(con) != _known_digests().get(version):
+        if objects_digest(con) != _schema_digests().get(version):
             _refuse_others(con, path, version)
         trust(path)
     return version == latest_version()
@@ -103,10 +103,10 @@ def is_trusted(path: Path) -> bool:
     state = _state(path)
     if state not in _CHECKED:
         with suppress(OSError, RuntimeError, ValueError):
-            known = _checked_before()
-            at = known.stat()
+            marker = _checked_before()
+            at = marker.stat()
             if at.st_uid == os.geteuid() and not at.st_mode & 0o022:
-                _CHECKED.update(known.read_text("ascii").split())
+                _CHECKED.update(marker.read_text("ascii").split())
     return state in _CHECKED
 
 
@@ -118,13 +118,13 @@ def trust(path: Path) -> None:
     state = _state(path)
     _CHECKED.add(state)
     with suppress(OSError, RuntimeError, ValueError):
-        known = _checked_before()
-        known.parent.mkdir(parents=True, exist_ok=True)
-        kept = known.read_text("ascii").split()[1 - _KEPT :] if known.exists() else []
-        new = known.with_name(f"{known.name}-{os.getpid()}")
+        marker = _checked_before()
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        earlier = marker.read_text("ascii").split()[1 - _KEPT :] if marker.exists() else []
+        new = marker.with_name(f"{marker.name}-{os.getpid()}")
         new.touch(0o600)
-        new.write_text("\n".join([*kept, state]), "ascii")
-        new.replace(known)
+        new.write_text("\n".join([*earlier, state]), "ascii")
+        new.replace(marker)
 
 
 # The objects of a schema, without DuckDB's own; macros last, because they are listed among thousands of
@@ -172,20 +172,20 @@ _LEFT, _LEFT_UNTIL = ("view", "staged"), 20
 
 def _objects(con: DuckDBPyConnection) -> dict[tuple[str, str], str]:
     """The definition of each object by its kind and name."""
-    own = value(con, "SELECT system.main.current_database()")
-    listed = [
+    own_database = value(con, "SELECT system.main.current_database()")
+    definitions = [
         (kind, schema, name, definition)
         for kind, schema, name, definition, database, is_internal in con.execute(_OBJECTS).fetchall()
-        if database == own and not is_internal
+        if database == own_database and not is_internal
     ]
-    listed += [
+    definitions += [
         ("macro", schema, name, f"[{', '.join(map(str, parameters or ()))}] {definition}")
         for schema, name, parameters, definition, database in con.execute(_MACROS).fetchall()
-        if database == own
+        if database == own_database
     ]
     found = {
         (kind, name if schema == "main" else f"{schema}.{name}"): _ordered(definition or "")
-        for kind, schema, name, definition in listed
+        for kind, schema, name, definition in definitions
     }
     if current_version(con) < _LEFT_UNTIL:
         found.pop(_LEFT, None)
@@ -198,7 +198,7 @@ def objects_digest(con: DuckDBPyConnection) -> str:
 
 
 @cache
-def _known_digests() -> dict[int, str]:
+def _schema_digests() -> dict[int, str]:
     """The digest of each version, as computed by this project's tests."""
     lines = (files("gpucost.store") / "migrations" / "objects.txt").read_text("utf-8").splitlines()
     return {int(version): digest for version, digest in (line.split() for line in lines)}
@@ -211,9 +211,9 @@ def _refuse_others(con: DuckDBPyConnection, path: Path, version: int) -> None:
     """
     import duckdb
 
-    with duckdb.connect(":memory:") as own:
-        migrate(own, until=version)
-        due = _objects(own)
+    with duckdb.connect(":memory:") as reference:
+        migrate(reference, until=version)
+        due = _objects(reference)
     there = _objects(con)
     for kind, name in sorted(there.keys() | due.keys()):
         if there.get((kind, name)) != due.get((kind, name)):
@@ -277,13 +277,13 @@ def deleted_by_upgrade(con: DuckDBPyConnection) -> str:
     return ", ".join(f"{count:,} of {table}" for table, count in con.execute(_DELETED).fetchall() if count)
 
 
-@record
+@frozen_dataclass
 class TableInfo:
     name: str
     rows: int
 
 
-@record
+@frozen_dataclass
 class SourceInfo:
     """One source's loads: their number, the period they span (with possible gaps), and rows."""
 
@@ -297,7 +297,7 @@ class SourceInfo:
     last_loaded_at: datetime
 
 
-@record
+@frozen_dataclass
 class DroppedInfo:
     """Impossible samples of a metric that were left out.
 
@@ -310,7 +310,7 @@ class DroppedInfo:
     samples: int
 
 
-@record
+@frozen_dataclass
 class StoreInfo:
     """The store's contents.
 

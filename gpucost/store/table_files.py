@@ -84,12 +84,12 @@ def save_table(
         name for name, type_ in zip(source.columns, source.types, strict=True) if str(type_) == "VARCHAR"
     }
     guarded = texts if kind == "csv" else ()
-    shown = [
+    selected = [
         (_guarded(name) if name in guarded else duckdb.ColumnExpression(name)).alias(title)
         for title, name in columns.items()
     ]
     try:
-        con.execute(_SAVE[kind].format(source.select(*shown).sql_query()), {"path": str(path)})
+        con.execute(_SAVE[kind].format(source.select(*selected).sql_query()), {"path": str(path)})
     except duckdb.IOException as error:
         number = re.search(r'"errno":"(\d+)"', str(error))
         raise GpucostError(

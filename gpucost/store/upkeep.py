@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.connection import STORED, check_room, confine
 from gpucost.store.sqlfiles import column, value
 
@@ -63,7 +63,7 @@ def rewrite(store: Store) -> None:
                 f"the store {path} was replaced meanwhile, perhaps compacted by another run", "try again"
             )
         # while the old one is locked for writing
-        disk.put(part, path)
+        disk.move_into_place(part, path)
 
 
 def backup(store: Store, target: Path) -> None:
@@ -85,7 +85,7 @@ def backup(store: Store, target: Path) -> None:
         con.execute("CHECKPOINT")
         # a log of an earlier file does not belong to this copy
         target.with_name(f"{target.name}.wal").unlink(missing_ok=True)
-        disk.put(part, target)
+        disk.move_into_place(part, target)
 
 
 @contextmanager
@@ -133,8 +133,8 @@ def _digest(con: DuckDBPyConnection, table: str) -> list[tuple[int, int | None]]
     return con.execute(f"SELECT count(*), bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608 - names of our own
 
 
-@record
-class Check:
+@frozen_dataclass
+class StoreCheck:
     """The result of one check: number of wrong rows and the first of them.
 
     `is_made` is false if the check could not be made; then `example` has the reason.
@@ -198,7 +198,7 @@ _INVARIANTS = {
 }
 
 
-def check(con: DuckDBPyConnection) -> Iterator[Check]:
+def check(con: DuckDBPyConnection) -> Iterator[StoreCheck]:
     """Read every page of the store, one table at a time, then check its invariants.
 
     Raises duckdb.Error for a damaged page, which an open store reports as StoreError.
@@ -206,7 +206,7 @@ def check(con: DuckDBPyConnection) -> Iterator[Check]:
     for table in column(con, _TABLES, [value(con, "SELECT current_database()")]):
         # DuckDB verifies the checksum of each block that it reads
         _digest(con, f'"{table}"')
-    yield Check("every page can be read", 0, None)
+    yield StoreCheck("every page can be read", 0, None)
     for what, statement in _INVARIANTS.items():
         wrong, example = con.execute(f"SELECT count(*), min(row) FROM ({statement}) AS t (row)").fetchall()[0]  # noqa: S608
-        yield Check(what, wrong, example)
+        yield StoreCheck(what, wrong, example)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, from_ms, iso, within
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-@record
+@frozen_dataclass
 class UsageRows:
     """Rows with the columns of the statements below.
 
@@ -188,7 +188,7 @@ def nothing_used(
     if error := unknown_name(con, from_ms, to_ms, period_name, filters):
         return error
     wanted = [name for names in _names(filters).values() for name in names]
-    message = f"no usage in {period_name} by {', '.join(wanted)}"
+    message = f"no usage {within(period_name)} by {', '.join(wanted)}"
     return GpucostError(message, "list users of GPUs: gpucost report --by workload")
 
 
@@ -210,13 +210,13 @@ def unknown_name(
     rows = con.execute(_USAGE_NAMES, {"from_ms": from_ms, "to_ms": to_ms}).fetchall()
     if not rows:
         return GpucostError(
-            f"no GPU was allocated in {period_name}", "gpucost report shows the newest month with data"
+            f"no GPU was allocated {within(period_name)}", "gpucost report shows the newest month with data"
         )
     for place, dimension in enumerate((*_FILTERS, "users")):
-        known = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())
-        names = sorted(known - {None})
+        existing = {row[place] for row in rows}.union(other_teams if dimension == "teams" else ())
+        names = sorted(existing - {None})
         for name in filters.get(dimension, ()):
-            bare = [one for one in names if one.partition("/")[2] == name]
+            bare = [full_name for full_name in names if full_name.partition("/")[2] == name]
             if name in names or (patterns and "*" in name) or (bare and dimension == "workloads"):
                 continue
             offered = bare or difflib.get_close_matches(name, names, _OFFERED, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif.fleet import Costs, Price, Usage
 
 _LINES_SHOWN = 20
@@ -18,7 +18,7 @@ Line = tuple[Value, ...]
 Texts = tuple[str, ...]
 
 
-@record
+@frozen_dataclass
 class Position:
     """A cost over the period, and the GPU-hours and node-hours that are paid."""
 
@@ -51,7 +51,7 @@ def today_of(usage: Usage, costs: Costs, *, is_held: bool) -> Position:
     return Position(cost * times, usage.currency, gpu_hours * times, node_hours * times)
 
 
-@record
+@frozen_dataclass
 class Assumption:
     """A number behind the answer: its unit, its source (an option, the catalog, a measurement) and date."""
 
@@ -82,19 +82,19 @@ def old_prices(prices: Iterable[tuple[str, Price | Assumption]], used: date, mos
 def stated(options: Any, *names: str) -> list[Assumption]:
     """Fields as assumptions, in the words of their Option; without names all fields with such words.
 
-    None is left out. `options.given` names the fields that are not defaults.
+    None is left out. `options.explicit_options` names the fields that are not defaults.
     """
-    known = options_in(type(options))
-    stated_names = names or [name for name, how in known.items() if how.says]
-    values = ((known[name], name, getattr(options, name)) for name in stated_names)
+    options_of = options_in(type(options))
+    stated_names = names or [name for name, how in options_of.items() if how.label]
+    values = ((options_of[name], name, getattr(options, name)) for name in stated_names)
     return [
-        Assumption(how.says, value, how.unit, "option" if name in options.given else how.source)
+        Assumption(how.label, value, how.unit, "option" if name in options.explicit_options else how.source)
         for how, name, value in values
         if value is not None
     ]
 
 
-@record
+@frozen_dataclass
 class Range:
     """The low and high value of a figure, and their meaning: `5 % to 95 % of 120 start times`."""
 
@@ -105,7 +105,7 @@ class Range:
     meaning: str
 
 
-@record
+@frozen_dataclass
 class Rows:
     """A table of an answer: named columns, plain values."""
 
@@ -133,7 +133,7 @@ class Rows:
         )
 
 
-@record
+@frozen_dataclass
 class Answer:
     """`figures` are further named numbers for JSON, units in their names; `findings` are sentences for people."""
 

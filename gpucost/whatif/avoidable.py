@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.curve import Curve, counted
-from gpucost.whatif.flags import kept, to_decimal, total
+from gpucost.whatif.flags import round_money, to_decimal, total
 
 if TYPE_CHECKING:
     from gpucost.whatif.fleet import Fleet, Node
@@ -29,7 +29,7 @@ def is_own_machine(node: Node) -> bool:
 def why_not(node: Node) -> str:
     """Why the bill stays the same when the node goes; empty if it falls."""
     if is_own_machine(node):
-        return "own machines: switching them off saves power at most"
+        return "own machines (switching them off saves only power)"
     if node.capacity_type == "capacity_block":
         return "in a capacity block, which is paid in advance"
     if node.prices and all(price.is_committed for price in node.prices):
@@ -73,7 +73,8 @@ class Held(NamedTuple):
         node = replace(self.node, from_ms=self.from_ms, to_ms=self.to_ms)
         part = to_decimal(self.gpus) / to_decimal(node.gpus)
         return total(
-            kept(price.per_node_hour * part * (end - start) / MS_PER_HOUR) for price, start, end in node.steps
+            round_money(price.per_node_hour * part * (end - start) / MS_PER_HOUR)
+            for price, start, end in node.steps
         )
 
     @property
@@ -82,7 +83,7 @@ class Held(NamedTuple):
         return self._replace(node=at_cash(self.node)).cost
 
 
-@record
+@frozen_dataclass
 class Cover:
     """Instances of one type in a region by hour, covered by commitments of a bill and uncovered.
 
@@ -104,23 +105,23 @@ class Cover:
     def mean_cash(self) -> Decimal:
         """The cash of an instance-hour if all instances go."""
         whole = self.covered + self.uncovered
-        return kept(self.cash(whole.levels) / to_decimal(whole.node_hours))
+        return round_money(self.cash(whole.levels) / to_decimal(whole.node_hours))
 
     def cash(self, freed: Iterable[float]) -> Decimal:
         """The cash saved if so many instances go in each hour, uncovered ones first.
 
         A negative number counts instances that are added, on demand.
         """
-        on_demand = given_up = 0.0
+        on_demand = returned = 0.0
         curves = zip(freed, self.covered.levels, self.uncovered.levels, self.covered.lengths, strict=True)
         for nodes, covered, uncovered, hours in curves:
             left = max(0.0, min(nodes - uncovered, covered))
             on_demand += (nodes - left) * hours
-            given_up += left * hours
-        return kept(to_decimal(on_demand) * self.on_demand + to_decimal(given_up) * self.returned)
+            returned += left * hours
+        return round_money(to_decimal(on_demand) * self.on_demand + to_decimal(returned) * self.returned)
 
 
-@record
+@frozen_dataclass
 class Commitments:
     """The instances that commitments of the bill cover in [start_ms, end_ms), by provider, region and instance type."""
 

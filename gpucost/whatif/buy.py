@@ -13,7 +13,7 @@ from gpucost.price.onprem import Tco
 from gpucost.whatif.answer import Answer, Assumption, Position, priced
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import Curve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, kept, to_decimal, total
+from gpucost.whatif.flags import HOURS_PER_MONTH, round_money, to_decimal, total
 from gpucost.whatif.fleet import Node, Pod, Price, Usage
 
 # Parts of the price that are paid on the first day; the others are paid as the node runs.
@@ -40,15 +40,15 @@ def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -
             f"no {gpu_model} with a price was used in {period}",
             f"--gpu-model takes one of: {models}; gpucost report lists nodes without a price",
         )
-    spans = ((one.from_ms, one.to_ms, one.gpus / own_gpus) for one in held)
+    spans = ((use.from_ms, use.to_ms, use.gpus / own_gpus) for use in held)
     prices = chain.from_iterable(node.prices for node in same.nodes)
     as_of = max((price.as_of for price in prices if price.as_of), default=None)
-    price = kept(cost / to_decimal(gpu_hours) * to_decimal(own_gpus))
+    price = round_money(cost / to_decimal(gpu_hours) * to_decimal(own_gpus))
     return counted(spans, period.start_ms, period.end_ms), Price(price, "store: mean price paid", as_of)
 
 
 def answer(
-    own: Tco,
+    tco: Tco,
     cloud: Price,
     curve: Curve,
     evidence: Evidence,
@@ -60,13 +60,13 @@ def answer(
 ) -> Answer:
     """All usage in the cloud, compared with own nodes for the base load and the cloud above it.
 
-    `source` names the description of `own`; `cloud` is the price per hour of the same number of GPUs in the cloud. Own nodes are
+    `source` names the description of `tco`; `cloud` is the price per hour of the same number of GPUs in the cloud. Own nodes are
     paid in all hours; their number follows the rules of commitments.
     """
-    inputs, gpus, years = own.inputs, float(own.inputs.gpus_per_node), float(own.inputs.years)
-    running = total(part.price_per_hour for part in own.parts if part.name not in _UPFRONT_PARTS)
+    inputs, gpus, years = tco.inputs, float(tco.inputs.gpus_per_node), float(tco.inputs.years)
+    running = total(part.price_per_hour for part in tco.parts if part.name not in _UPFRONT_PARTS)
     capex = inputs.purchase_price + (inputs.network_per_node or 0)
-    share = float(own.price_per_hour / cloud.per_node_hour)
+    share = float(tco.price_per_hour / cloud.per_node_hour)
     nodes = evidence.safe_level(curve, share)
 
     def paid(number: int, price: Decimal) -> Position:
@@ -75,7 +75,7 @@ def answer(
         blocks = CostBlock(number * curve.hours, price, gpus), CostBlock(above, cloud.per_node_hour, gpus)
         return position(currency, blocks)
 
-    today, scenario = paid(0, running), paid(nodes, own.price_per_hour)
+    today, scenario = paid(0, running), paid(nodes, tco.price_per_hour)
     gain = (today.cost - paid(nodes, running).cost) * HOURS_PER_MONTH / to_decimal(curve.hours)
     months = float(nodes * capex / gain) if nodes and gain > 0 else math.inf
     month = math.ceil(round(months, 6)) if months <= years * 12 else None
@@ -96,7 +96,7 @@ def answer(
         assumptions=(
             use,
             Assumption("own node, missing parts", 0, f"money for {missing}", source),
-            Assumption("own node, whole cost", own.price_per_hour, per_hour, source),
+            Assumption("own node, whole cost", tco.price_per_hour, per_hour, source),
             Assumption("own node, as it runs", running, per_hour, source),
             Assumption("own node, on the first day", capex, "money per node", source),
             Assumption("life of an own node", years, "years", source),

@@ -9,9 +9,9 @@ from decimal import Decimal
 from itertools import pairwise
 
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Position
-from gpucost.whatif.flags import kept, total
+from gpucost.whatif.flags import round_money, total
 from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
 # The binary remainder of sevenths and tenths of a GPU, in GPU-milliseconds.
@@ -31,7 +31,7 @@ def fleet_costs(fleet: Fleet) -> Costs:
         pods = [pod for pod in pods_of[node.key] if pod.from_ms < node.to_ms and node.from_ms < pod.to_ms]
         held_ms += sum(_held_ms(pod, node.from_ms, node.to_ms) for pod in pods)
         for (price, start, end), here in zip(node.steps, _pods_by_step(node, pods), strict=True):
-            cost = kept(price.per_node_hour * (end - start) / MS_PER_HOUR)
+            cost = round_money(price.per_node_hour * (end - start) / MS_PER_HOUR)
             node_cost += cost
             for pod, amount in _pod_costs(node, here, start, end, cost):
                 by_workload[pod.owner] += amount
@@ -66,7 +66,7 @@ def _pod_costs(
         return []
     billed_ms = _billed_gpu_ms(node, here, start, end)
     capacity_ms = node.gpus * (end - start)
-    amounts = [kept(cost * Decimal(repr(ms / capacity_ms))) for ms in billed_ms]
+    amounts = [round_money(cost * Decimal(repr(ms / capacity_ms))) for ms in billed_ms]
     if capacity_ms - sum(billed_ms) < NO_TIME:
         largest = max(range(len(here)), key=lambda number: round(billed_ms[number], 3))
         amounts[largest] += cost - sum(amounts)
@@ -93,7 +93,7 @@ def _billed_gpu_ms(node: Node, pods: Sequence[Pod], start: int, end: int) -> lis
     return billed
 
 
-@record
+@frozen_dataclass
 class CostBlock:
     """`node_hours` of paid nodes with `gpus` GPUs each, at one price per node-hour."""
 
@@ -103,7 +103,7 @@ class CostBlock:
 
     @property
     def cost(self) -> Decimal:
-        return kept(kept(self.price) * Decimal(repr(self.node_hours)))
+        return round_money(round_money(self.price) * Decimal(repr(self.node_hours)))
 
 
 def charge(amount_per_part: Decimal, parts: float = 1) -> CostBlock:

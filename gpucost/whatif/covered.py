@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
 from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key
 from gpucost.whatif.curve import Curve, Evidence, counted
-from gpucost.whatif.flags import kept, to_decimal, total
+from gpucost.whatif.flags import round_money, to_decimal, total
 from gpucost.whatif.fleet import Price
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _LASTS = 62 * _DAY
 NO_KEY: Key = ("", "", "")
 
 
-@record
+@frozen_dataclass
 class Commitment:
     """A commitment in the period: the instance-hours that it covers, and the cost of its unused part."""
 
@@ -42,7 +42,7 @@ class Commitment:
     currency: str
 
 
-@record
+@frozen_dataclass
 class Covered:
     """Instances of a type that commitments cover, and uncovered instances, hour by hour.
 
@@ -57,7 +57,7 @@ class Covered:
     plan_hours: float = 0.0
 
 
-@record
+@frozen_dataclass
 class OtherUse:
     """Other on-demand instances of the only payer of a provider; a unit costs 1 an hour under a savings plan."""
 
@@ -65,7 +65,7 @@ class OtherUse:
     curve: Curve
 
 
-@record
+@frozen_dataclass
 class Existing:
     """Commitments of the bill by the instances that they cover, and the payer's other usage by provider.
 
@@ -169,7 +169,7 @@ def read_commitments(
     by_commitment = grouped((row["id"], row) for row in rows if row["id"] is not None)
     by_key = grouped((tuple(row["key"] or NO_KEY), row) for row in rows)
     commitments = tuple(_commitment(name, several) for name, several in by_commitment.items())
-    currencies = {one.currency for one in commitments}
+    currencies = {commitment.currency for commitment in commitments}
     return Existing(
         True,
         commitments,
@@ -187,7 +187,7 @@ def _commitment(name: str, rows: Sequence[Row]) -> Commitment:
 
 
 def _money(rows: Iterable[Row], name: str) -> Decimal:
-    return total(kept(row[name]) for row in rows)
+    return total(round_money(row[name]) for row in rows)
 
 
 def _covered(rows: Sequence[Row], from_ms: int, to_ms: int) -> Covered:
@@ -250,8 +250,8 @@ def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commi
                 billed = covered.on_demand / hours
                 whole = price and price * (hours + to_decimal(covered.curve.node_hours))
                 price = billed if whole is None else min(billed, (whole - covered.used) / hours)
-        on_demand = kept(max(price or NOTHING, NOTHING))
-        covers[key] = Cover(covered.curve, covered.uncovered, on_demand, kept(returned))
+        on_demand = round_money(max(price or NOTHING, NOTHING))
+        covers[key] = Cover(covered.curve, covered.uncovered, on_demand, round_money(returned))
     return Commitments(start, end, covers)
 
 
@@ -261,8 +261,8 @@ def _returned(existing: Existing, key: Key) -> Decimal:
     covered = existing.covered[key]
     if not other or not covered.plan_hours:
         return NOTHING
-    by_plans = [one for (cloud, *_), one in existing.covered.items() if cloud == key[0] and one.plan_hours]
-    spent = reduce(add, (one.curve.scaled(float(one.used) / one.curve.node_hours) for one in by_plans))
+    by_plans = [each for (cloud, *_), each in existing.covered.items() if cloud == key[0] and each.plan_hours]
+    spent = reduce(add, (each.curve.scaled(float(each.used) / each.curve.node_hours) for each in by_plans))
     taken = spent.node_hours - spent.less(other.curve).node_hours
     hours = covered.curve.node_hours
     share = to_decimal(taken / spent.node_hours * covered.plan_hours / hours)
@@ -300,6 +300,6 @@ def _others(
     rows = con.execute(_OTHERS, span).fetchall()
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():
         spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
-        on_demand, plan = (total(kept(row[column]) for row in several) for column in (2, 3))
-        price = Price(kept(on_demand / plan), "bill: other instances on demand, per money of plans")
+        on_demand, plan = (total(round_money(row[column]) for row in several) for column in (2, 3))
+        price = Price(round_money(on_demand / plan), "bill: other instances on demand, per money of plans")
         yield provider, OtherUse(price, counted(spans, from_ms, to_ms))

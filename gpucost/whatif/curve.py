@@ -11,7 +11,7 @@ from typing import Annotated
 
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
 from gpucost.whatif.flags import HOURS_PER_MONTH
 
@@ -21,7 +21,7 @@ _TIE = 1e-9
 LEAST_DAYS, LEAST_USE, MARGIN, WEEK = 28, 0.8, 0.05, 168
 
 
-@record
+@frozen_dataclass
 class Curve:
     """On average `levels[i]` nodes in use over `lengths[i]` hours, in order of time; a level may be a fraction."""
 
@@ -66,7 +66,7 @@ class Curve:
         return Curve(tuple(map(add, self.levels, other.levels)), self.lengths)
 
 
-@record
+@frozen_dataclass
 class Evidence:
     """Days with data, and the hours of the curve until the last data (None: the hours have no order)."""
 
@@ -113,7 +113,7 @@ def counted(spans: Iterable[tuple[int, int, float]], from_ms: int, to_ms: int) -
 A_MONTH, MONTH = "a month of 730 hours", Evidence(HOURS_PER_MONTH / 24)
 
 
-@record
+@frozen_dataclass
 class PricedNodes(OptionGroup):
     """The on-demand price of nodes: an option, or that of an instance type in a region."""
 
@@ -122,7 +122,7 @@ class PricedNodes(OptionGroup):
     region: Annotated[str | None, Option("Region of the instance type.", "NAME")] = None
 
 
-@record
+@frozen_dataclass
 class DescribedNodes(PricedNodes):
     """On-demand nodes that options describe."""
 

@@ -42,7 +42,7 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
     return sum(amounts, Decimal(0))
 
 
-def kept(price: Decimal | float) -> Decimal:
+def round_money(price: Decimal | float) -> Decimal:
     """A price or an amount as in the store: with nine decimals."""
     return Decimal(str(price)).quantize(_DECIMALS)
 
@@ -59,23 +59,26 @@ OnDemandPrice = Annotated[
     Decimal, Option("On-demand price per hour, of a node by default.", above=True, most=DEAREST)
 ]
 SpotPrice = Annotated[Decimal, Option("Spot price per hour, in --price-per.", above=True, most=DEAREST)]
-Per = Annotated[PricePer, Option("What the prices given here are per: a node or a GPU.", is_shown=True)]
+Per = Annotated[PricePer, Option("Unit of the given prices: a node or a GPU.", is_shown=True)]
 Nodes = Annotated[
-    int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, says="nodes", unit="nodes")
+    int, Option("Nodes, each with --gpus. Default: 1.", least=1, most=1_000_000, label="nodes", unit="nodes")
 ]
-_GPUS = "GPUs of a node; without --nodes all of them, as one node. Default: 8."
-Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, says="GPUs of a node", unit="GPUs")]
-_HOURS = "Hours that each node is needed. Default: 730, a month."
-HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, says="hours", unit="hours")
+_GPUS = "GPUs per node; without --nodes, the GPUs of one node. Default: 8."
+Gpus = Annotated[int, Option(_GPUS, least=1, most=100_000, label="GPUs of a node", unit="GPUs")]
+_HOURS = "Hours each node is needed. Default: 730, a month."
+HOURS = Option(_HOURS, above=True, most=24 * _TEN_YEARS, label="hours", unit="hours")
 Hours = Annotated[float, HOURS]
 ActiveHours = Annotated[
-    float, Option("Hours of a day that are needed.", above=True, most=24, says="needed", unit="hours a day")
+    float,
+    Option(
+        "Hours per day that the nodes are needed.", above=True, most=24, label="needed", unit="hours a day"
+    ),
 ]
 Margin = Annotated[
     float,
     Option(
-        "Added to measured memory and activity. Default: 10.",
-        says="added to what is measured",
+        "Percent to add to measured memory and activity. Default: 10.",
+        label="margin on measured values",
         unit="percent",
     ),
 ]
@@ -84,11 +87,10 @@ Headroom = Annotated[
     Option(
         "Percent of a GPU or slice to keep free. Default: 20.",
         most=90,
-        says="kept free",
+        label="kept free",
         unit="percent of a GPU or slice",
     ),
 ]
 Days = Annotated[
-    int,
-    Option("Days that counts per day run. Default: 30.", least=1, most=_TEN_YEARS, says="days", unit="days"),
+    int, Option("Number of days. Default: 30.", least=1, most=_TEN_YEARS, label="days", unit="days")
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Span
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.flags import to_decimal
@@ -34,7 +34,7 @@ PodKey = tuple[str, str]  # cluster, uid
 Workload = tuple[str, str, str]  # cluster, namespace, Kind/name
 
 
-@record
+@frozen_dataclass
 class Price:
     """A price of the whole node, in money per node-hour, with its source; `from_ms` None: from the beginning.
 
@@ -52,7 +52,7 @@ class Price:
 UNPRICED = Price(Decimal(0), "none")
 
 
-@record
+@frozen_dataclass
 class Node:
     """A node that is up (and paid) in [from_ms, to_ms), at `prices` in order of time."""
 
@@ -116,7 +116,7 @@ class Node:
         return bool(self.prices) and all(price.source != "none" for price in self.prices)
 
 
-@record
+@frozen_dataclass
 class Pod:
     """A pod that holds `gpus` of a node in [from_ms, to_ms).
 
@@ -160,7 +160,7 @@ class Pod:
         return self.length_ms * self.gpus
 
 
-@record
+@frozen_dataclass
 class Fleet:
     """Nodes and the pods on them. (cluster, name) is unique; each pod's node is one of them."""
 
@@ -171,14 +171,14 @@ class Fleet:
         """The same fleet, each node as `edit` returns it."""
         return replace(self, nodes=tuple(map(edit, self.nodes)))
 
-    def only(self, is_kept: Callable[[Node], bool]) -> Fleet:
+    def only(self, is_included: Callable[[Node], bool]) -> Fleet:
         """The nodes that are kept, and the pods on them."""
-        kept = {node.key: node for node in self.nodes if is_kept(node)}
-        return Fleet(tuple(kept.values()), tuple(pod for pod in self.pods if pod.place in kept))
+        included = {node.key: node for node in self.nodes if is_included(node)}
+        return Fleet(tuple(included.values()), tuple(pod for pod in self.pods if pod.place in included))
 
     @property
     def by_name(self) -> dict[NodeKey, Node]:
-        """Its nodes by cluster and name, as pods name them."""
+        """Nodes by cluster and name, the key that pods use."""
         return {node.key: node for node in self.nodes}
 
     def without(self, pods: Collection[Pod]) -> Fleet:
@@ -187,7 +187,7 @@ class Fleet:
         return Fleet(self.nodes, tuple(pod for pod in self.pods if pod not in gone))
 
 
-@record
+@frozen_dataclass
 class Costs:
     """The cost of a fleet, in money; GPU time in GPU-hours, node time in node-hours.
 
@@ -210,7 +210,7 @@ class Costs:
 Idle = Mapping[PodKey, Sequence[Span]]
 
 
-@record
+@frozen_dataclass
 class Level:
     """The activity of a pod: shares 0-1 of a GPU, memory in MiB of one GPU (None: not collected).
 
@@ -259,7 +259,7 @@ def is_batch(pod: Pod) -> bool:
 Row = Mapping[str, Any]
 
 
-@record
+@frozen_dataclass
 class Scope:
     """A part of the fleet; without names, all of it. Workloads are globs."""
 
@@ -376,15 +376,15 @@ def price_steps(
     segments: Iterable[Row], from_ms: int, to_ms: int, otherwise: Price = UNPRICED
 ) -> Iterator[Price]:
     """The steps of these segments in [from_ms, to_ms), at least one; `otherwise` is the price between them."""
-    known_until = from_ms
+    priced_until = from_ms
     for segment in segments:
         if segment["to_ms"] <= from_ms or to_ms <= segment["from_ms"]:
             continue
-        if known_until < segment["from_ms"]:
-            yield replace(otherwise, from_ms=known_until)
+        if priced_until < segment["from_ms"]:
+            yield replace(otherwise, from_ms=priced_until)
         as_of = segment["price_as_of"] and str(segment["price_as_of"])
         price, source = segment["price_per_hour"], segment["price_source"]
         yield Price(price, source, as_of, segment["from_ms"], segment["is_committed"])
-        known_until = segment["to_ms"]
-    if known_until < to_ms:
-        yield replace(otherwise, from_ms=known_until)
+        priced_until = segment["to_ms"]
+    if priced_until < to_ms:
+        yield replace(otherwise, from_ms=priced_until)

@@ -30,7 +30,7 @@ class GpuModel(NamedTuple):
 
 
 # models by name
-Facts = Mapping[str, GpuModel]
+GpuSpecs = Mapping[str, GpuModel]
 
 _MODELS = """
 SELECT gpu_model, memory_mib, mig_slices, source_id
@@ -41,7 +41,7 @@ FROM mig_profiles
 ORDER BY ALL"""
 
 
-def load_facts() -> Facts:
+def load_facts() -> GpuSpecs:
     """The shipped GPU models."""
     from gpucost.store.connection import scratch_store
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, OptionGroup
 from gpucost.price.listing import ListedPrice, source_of
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, priced, stated
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
@@ -24,7 +24,7 @@ _CENT = Decimal("0.01")
 _WORTH_PERCENT = 70
 
 
-@record
+@frozen_dataclass
 class Work:
     """Work of one GPU model in one place; `starts` wait for their data and instance on nodes with `gpus` GPUs.
 
@@ -52,24 +52,24 @@ def spot_price(row: ListedPrice, gpus: float) -> Price:
     return Price((row.price_per_gpu_hour or row.price_per_hour) * to_decimal(gpus), *source_of(row))
 
 
-@record
+@frozen_dataclass
 class Moving(OptionGroup):
     """The cost of moving: the egress of all work together, and `wait_minutes` of each start on a paid node."""
 
     egress_gb: Annotated[
         Decimal,
         Option(
-            "Data that moves there and back, in total.", "GB", is_shown=True, says="data", unit="GB in total"
+            "Data that moves there and back, in total.", "GB", is_shown=True, label="data", unit="GB in total"
         ),
     ] = Decimal(0)
     egress_price_per_gb: Annotated[
-        Decimal | None, Option("Price of moving a GB.", says="egress", unit="money per GB")
+        Decimal | None, Option("Price of moving a GB.", label="egress", unit="money per GB")
     ] = None
     wait_minutes: Annotated[
         float | None,
         Option(
             "Required: extra minutes of each start on a paid node, for the instance, image and data.",
-            says="extra time of a start",
+            label="extra time of a start",
             unit="min, paid",
         ),
     ] = None
@@ -87,7 +87,7 @@ class Moving(OptionGroup):
             raise UsageError("--egress-price-per-gb is missing", "the price that the cloud charges for a GB")
 
 
-@record
+@frozen_dataclass
 class _There:
     """Work in a place: its nodes, their position with moved data, and whether it is worth it."""
 
@@ -98,7 +98,7 @@ class _There:
     is_worth_it: str
 
 
-@record
+@frozen_dataclass
 class _Case:
     """Work in all places, cheapest first, old prices last; its most worthwhile cost, and the best place."""
 
@@ -149,10 +149,10 @@ def answer(
         if there:
             gone = Position(-work.cash, today.currency, -primary.gpu_hours, -primary.node_hours)
             scenario += gone + there.position
-        for one in case.elsewhere:
-            place, day = one.place, one.place.price_as_of.isoformat()
-            price, cost = one.nodes.price, one.position.cost
-            lines.append((work.name, one.name, place.instance_type, price, day, cost, one.is_worth_it))
+        for option in case.elsewhere:
+            place, day = option.place, option.place.price_as_of.isoformat()
+            price, cost = option.nodes.price, option.position.cost
+            lines.append((work.name, option.name, place.instance_type, price, day, cost, option.is_worth_it))
     starts = sum(case.work.starts for case in cases if case.best)
     waiting = (
         f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_hours:,.1f} h in total"
@@ -195,7 +195,7 @@ def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
         there = position(currency, [nodes, moved])
         is_worth_it = "no" if there.cost > most else "old price" if place.is_stale else "yes"
         elsewhere.append(_There(name, place, nodes, there, is_worth_it))
-    elsewhere.sort(key=lambda one: (one.place.is_stale, one.position.cost, one.name))
+    elsewhere.sort(key=lambda there: (there.place.is_stale, there.position.cost, there.name))
     best = next((there for there in elsewhere if there.is_worth_it == "yes"), None)
     return _Case(work, primary, most, elsewhere, best)
 
@@ -204,7 +204,7 @@ def _break_even(case: _Case) -> str:
     """The rise of the spot price there up to which the work moves."""
     name, best = case.work.name, case.best
     if best is None:
-        return f"{name}: no place costs at most {_WORTH_PERCENT} % of the primary's spot price, and less than today"
+        return f"{name}: no place costs less than today and at most {_WORTH_PERCENT} % of the primary's spot price"
     percent = (case.most - best.position.cost) / best.nodes.cost * 100
     return f"{name}: {best.name} is worth it until its spot price rises by {percent:,.1f} %"
 
@@ -223,13 +223,13 @@ def _findings(cases: Sequence[_Case]) -> Iterator[str]:
 
 
 def works_of(
-    fleet: Fleet, listed: Sequence[ListedPrice], commitments: Commitments = NO_COMMITMENTS
+    fleet: Fleet, list_prices: Sequence[ListedPrice], commitments: Commitments = NO_COMMITMENTS
 ) -> tuple[list[Work], list[str]]:
     """The pods of a fleet as work by GPU model, provider, region and spot or on demand; and findings about the rest.
 
-    `listed` are spot prices, cheapest GPU-hour first. A place is the cheapest instance of a region with at least as many GPUs of
-    the model as the largest pod. The primary's spot price is the mean price of the fleet's own spot nodes there, otherwise the
-    listed one.
+    `list_prices` are spot prices, cheapest GPU-hour first. A place is the cheapest instance of a region with at least as many
+    GPUs of the model as the largest pod. The primary's spot price is the mean price of the fleet's own spot nodes there,
+    otherwise the listed one.
     """
     nodes = fleet.by_name
     pods_of = grouped((_kind(nodes[pod.place]), pod) for pod in fleet.pods)
@@ -239,14 +239,14 @@ def works_of(
         model, provider, region, _ = kind
         name, costs, most = " ".join(filter(None, kind)), costs_of[kind], max(pod.gpus for pod in pods)
         places: dict[tuple[str, str], ListedPrice] = {}
-        for row in listed:
+        for row in list_prices:
             if row.gpu_model == model and row.gpu_count and row.gpu_count >= most:
                 places.setdefault((row.provider, row.region or ""), row)
         home = places.pop((provider, region), None)
         primary = spot_price(home, most) if home else None
-        own = costs_of.get((model, provider, region, "on spot"))
-        if own and own.cost:
-            price = own.cost / to_decimal(own.allocated_gpu_hours) * to_decimal(most)
+        spot_cost = costs_of.get((model, provider, region, "on spot"))
+        if spot_cost and spot_cost.cost:
+            price = spot_cost.cost / to_decimal(spot_cost.allocated_gpu_hours) * to_decimal(most)
             primary = Price(price, "store: mean spot price paid")
         if not primary or not primary.per_node_hour:
             findings.append(f"{name}: its spot price is unknown; {costs.cost:,.2f} stays in place")
@@ -263,24 +263,24 @@ def _kind(node: Node) -> Kind:
     return node.gpu_model or "unknown GPU", node.provider or "", node.region or "", bought
 
 
-@record
+@frozen_dataclass
 class Transfer(OptionGroup):
     """Starts, the data of each start, and the prices of moving and keeping it."""
 
     gb_per_start: Annotated[
         Decimal | None,
-        Option("GB that each pod start downloads.", "GB", above=True, says="data", unit="GB per start"),
+        Option("GB that each pod start downloads.", "GB", above=True, label="data", unit="GB per start"),
     ] = None
     starts_per_day: Annotated[
         float | None,
-        Option("Starts per day of pods that share the data.", above=True, says="starts", unit="per day"),
+        Option("Starts per day of pods that share the data.", above=True, label="starts", unit="per day"),
     ] = None
     # public list prices from general knowledge, without a date
     price_per_gb: Annotated[
         Decimal,
         Option(
             "Price of downloading a GB. Default: 0.09.",
-            says="download",
+            label="download",
             unit="money per GB",
             source="default, from general knowledge: AWS, out to the internet, the first 10 TB a month",
         ),
@@ -289,7 +289,7 @@ class Transfer(OptionGroup):
         Decimal,
         Option(
             "Price of keeping a GB in the cache for a month. Default: 0.30.",
-            says="cache",
+            label="cache",
             unit="money per GB-month",
             source="default, from general knowledge: AWS EFS Standard, us-east-1",
         ),
@@ -298,7 +298,7 @@ class Transfer(OptionGroup):
         Decimal,
         Option(
             "Price of reading a GB from the cache. Default: 0.",
-            says="cache reads",
+            label="cache reads",
             unit="money per GB",
             source="default: one zone",
         ),

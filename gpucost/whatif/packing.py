@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpucost.periods import merge
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROUNDING = 1e-9
 
 
-@record
+@frozen_dataclass
 class PackedPod:
     """The needs of one pod in [from_ms, to_ms): a share 0-1 of a GPU's activity and MiB of its memory, margins included.
 
@@ -115,7 +115,7 @@ def peak(items: Iterable[Any]) -> int:
     return max(accumulate((step for _, step in sorted(steps)), initial=0))
 
 
-@record
+@frozen_dataclass
 class Saved:
     """Money that leaves the bill, and the cost of GPUs that become free on nodes that stay."""
 
@@ -129,7 +129,7 @@ class Saved:
         return cls(cash, max(less - cash, NOTHING))
 
 
-@record
+@frozen_dataclass
 class Change:
     """Pods, and their GPUs instead of today's: on nodes of the fleet, nodes like them, or nodes to be bought."""
 

@@ -14,16 +14,16 @@ from gpucost.config.model import Config
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Texts, stated, today_of
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, kept, to_decimal
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, round_money, to_decimal
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Scope, Usage, is_batch
 from gpucost.whatif.packing import Change, emptied, saved, today_held
 from gpucost.whatif.reserve import COMMITTABLE
-from gpucost.whatif.schedule import Rules, hours_up, replicas, why_it_stays
+from gpucost.whatif.schedule import ScheduleRules, hours_up, replicas, why_it_stays
 from gpucost.whatif.share import Sizing, share
 from gpucost.whatif.spot.advice import SAFE
 from gpucost.whatif.spot.formulas import exact
@@ -32,7 +32,7 @@ from gpucost.whatif.spot.market import Market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, movable, rate_assumption
 from gpucost.whatif.spot.parts import parts_of
 
-_HINT = "gpucost whatif plan --example prints a plan with all that matters"
+_HINT = "gpucost whatif plan --example prints a complete plan"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")
 _TIMES = ("checkpoint_minutes", "checkpoint_write_minutes", "restart_minutes")
 _COLUMNS = ("step", "change", "groups", "today", "after", "saving")
@@ -87,7 +87,7 @@ class Group(_Table):
         """Its pods, each on a node of its own; an interruption of one stops no other."""
         start_ms, gpus, price = context.start_ms, self.gpus_per_pod, self.price_per_gpu_hour or Decimal(0)
         end_ms = start_ms + round((self.hours or context.hours) * MS_PER_HOUR)
-        prices, workload = (Price(kept(price * gpus), "plan"),), f"Deployment/{self.name}"
+        prices, workload = (Price(round_money(price * gpus), "plan"),), f"Deployment/{self.name}"
         names = [f"{self.name}/{number}" for number in range(self.pods)]
         nodes = tuple(Node(name, gpus, start_ms, end_ms, prices) for name in names)
         pods = tuple(Pod(name, workload, gpus, start_ms, end_ms, uid=name) for name in names)
@@ -158,13 +158,15 @@ class Spot(_Step):
 
     def applied(self, usage: Usage, context: Context) -> Outcome:
         """Pods on spot last longer by interruptions."""
-        given, minutes = self.interruptions_per_hour, self.checkpoint_minutes
+        explicit, minutes = self.interruptions_per_hour, self.checkpoint_minutes
         market = Market(
-            rate=context.rate if given is None else lambda _: Rate(given, "plan"),
+            rate=context.rate if explicit is None else lambda _: Rate(explicit, "plan"),
             price=Price(self.price_per_gpu_hour, "plan"),
             price_per=PricePer.gpu,
         )
-        options = SpotOptions(checkpoint_minutes=minutes, given=_TIMES[:1]) if minutes else SpotOptions()
+        options = (
+            SpotOptions(checkpoint_minutes=minutes, explicit_options=_TIMES[:1]) if minutes else SpotOptions()
+        )
         question = SpotQuery(usage, market, context.config, options)
         moved, _ = movable(question)
         parts = parts_of(question, moved)
@@ -176,7 +178,7 @@ class Spot(_Step):
             for pod in item.pods:
                 if times := longer.get((pod.owner, item.rate)):
                     there[pod] = node, times
-        rates = {part.rate.source: rate_assumption(part.rate) for part in parts if given is None}
+        rates = {part.rate.source: rate_assumption(part.rate) for part in parts if explicit is None}
         return Outcome(
             _lasting(usage.fleet, there),
             time=(f"work takes up to {max(longer.values()):.3f} times as long",) if longer else (),
@@ -212,7 +214,7 @@ class Schedule(_Step):
             _lasting(fleet, going),
             saved(usage, Change(tuple(going), then)).freed if is_stored else Decimal(0),
             findings=(note,) if len(going) < len(pods) else (),
-            assumptions=tuple(stated(Rules(), "provision_minutes")),
+            assumptions=tuple(stated(ScheduleRules(), "provision_minutes")),
         )
 
 
@@ -221,10 +223,10 @@ def _lasting(fleet: Fleet, changed: Mapping[Pod, tuple[Node, float]]) -> Fleet:
     nodes: list[Node] = []
     pods: list[Pod] = []
     for pod, (node, times) in changed.items():
-        own = node.sized(pod.gpus, f"{node.name}/{pod.uid}@{pod.from_ms}")
+        pod_node = node.sized(pod.gpus, f"{node.name}/{pod.uid}@{pod.from_ms}")
         end_ms = pod.from_ms + round(pod.length_ms * times)
-        nodes.append(replace(own, from_ms=pod.from_ms, to_ms=end_ms))
-        pods.append(replace(pod, node=own.name, to_ms=end_ms))
+        nodes.append(replace(pod_node, from_ms=pod.from_ms, to_ms=end_ms))
+        pods.append(replace(pod, node=pod_node.name, to_ms=end_ms))
     rest = fleet.without(changed)
     return Fleet((*rest.nodes, *nodes), (*rest.pods, *pods))
 
@@ -267,7 +269,7 @@ def read_plan(path: Path) -> Plan:
     return plan.model_copy(update={"name": plan.name or path.stem})
 
 
-@record
+@frozen_dataclass
 class Context:
     """Usage of the stored groups, their period, and evidence for commitments and interruptions.
 
@@ -285,7 +287,7 @@ class Context:
     config: Config = field(default_factory=Config)
 
 
-class _Run:
+class _PlanRun:
     """A plan while its steps are applied: the usage of each group, and the cost that no step changes."""
 
     def __init__(self, context: Context) -> None:
@@ -385,7 +387,7 @@ def _held(usage: Usage) -> Position:
 
 def answer(plan: Plan, context: Context) -> Answer:
     """The saving of each step and of the whole plan. Raises GpucostError if a step is impossible."""
-    run = _Run(context)
+    run = _PlanRun(context)
     for group in plan.groups:
         run.add(group)
     today = scenario = run.total

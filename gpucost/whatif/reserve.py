@@ -11,12 +11,12 @@ from operator import add
 
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
 from gpucost.whatif.avoidable import Key, is_own_machine
 from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, Evidence, counted
-from gpucost.whatif.flags import HOURS_PER_YEAR, kept, to_decimal, total
+from gpucost.whatif.flags import HOURS_PER_YEAR, round_money, to_decimal, total
 from gpucost.whatif.fleet import Fleet, Node, Price, Workload
 
 KINDS = ("reserved", "savings_plan", "cud")
@@ -62,7 +62,7 @@ ON_DEMAND = Terms("on_demand", 0, "")
 Offers = Mapping[Terms, Price]
 
 
-@record
+@frozen_dataclass
 class ReservedUse:
     """Instances of a type in use without a commitment, their on-demand price, and the commitments on offer."""
 
@@ -83,7 +83,7 @@ class ReservedUse:
         return self.price(terms) / self.on_demand.per_node_hour
 
 
-@record
+@frozen_dataclass
 class Demand:
     """Usage that may be committed, existing commitments, the days of data, and the cost of all usage today."""
 
@@ -119,14 +119,14 @@ def uses_of(
     for (provider, region, name), nodes in sorted(by_type.items()):
         key = provider, region, name.lower()
         spans = list(_uncommitted(fleet, nodes, freed, is_narrowed=is_narrowed))
-        listed = dict(offers.get(key, {}))
-        list_price = listed.pop(ON_DEMAND, None)
+        offered = dict(offers.get(key, {}))
+        list_price = offered.pop(ON_DEMAND, None)
         price = _mean_price(nodes) or list_price
         if price and price.per_node_hour and spans:
             curve = counted(spans, period.start_ms, period.end_ms)
             if key in existing.covered:
                 curve = curve.less(existing.covered[key].curve)
-            uses.append(ReservedUse(name, nodes[0].gpus, price, curve, listed, provider, region))
+            uses.append(ReservedUse(name, nodes[0].gpus, price, curve, offered, provider, region))
     return tuple(uses)
 
 
@@ -158,10 +158,10 @@ def _mean_price(nodes: Iterable[Node]) -> Price | None:
         return None
     sources = sorted({price.source.replace("_", " ") for price, _ in steps})
     as_of = max((price.as_of for price, _ in steps if price.as_of), default=None)
-    return Price(kept(amount / sum(time for _, time in steps)), ", ".join(sources), as_of)
+    return Price(round_money(amount / sum(time for _, time in steps)), ", ".join(sources), as_of)
 
 
-@record
+@frozen_dataclass
 class Pool:
     """`level` nodes of `use` paid around the clock under `terms`, or the same money of a plan; the rest is paid on demand.
 
@@ -201,7 +201,7 @@ class Pool:
             hours = to_decimal(round(now - before, 9))
             avoided += hours * mine * use.on_demand.per_node_hour / use.price(self.terms)
             before = now
-        return kept(avoided * to_decimal(price) - self.hourly_cost * to_decimal(self.use.curve.hours))
+        return round_money(avoided * to_decimal(price) - self.hourly_cost * to_decimal(self.use.curve.hours))
 
 
 def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool:
@@ -222,7 +222,7 @@ def _pool(terms: Terms, uses: Sequence[ReservedUse], evidence: Evidence) -> Pool
     gpus, filled = (curve.scaled(1 / step) for curve in (summed(with_gpus)[-1], curves[-1]))
     safe, most = (evidence.safe_level(curve, break_even) for curve in (gpus, filled))
     level = max(safe, min(most, int(gpus.mean))) * step
-    hourly_cost = kept(to_decimal(level) * price)
+    hourly_cost = round_money(to_decimal(level) * price)
     return Pool(terms, terms.scope(cheapest), cheapest, uses, curves, break_even, level, hourly_cost)
 
 
@@ -233,7 +233,7 @@ def answer(demand: Demand, *, period: str) -> Answer:
     """
     pools = _pools(demand)
     advised, today = _advised(pools), demand.today
-    rows = list(map(_record, pools))
+    rows = list(map(_pool_values, pools))
     scenario = today
     for pool in advised:
         unused = round(pool.hours - pool.used, 6)
@@ -246,7 +246,7 @@ def answer(demand: Demand, *, period: str) -> Answer:
         scenario=scenario,
         figures={
             "obligation": total(pool.obligation for pool in advised),
-            "best": list(map(_record, advised)),
+            "best": list(map(_pool_values, advised)),
         },
         assumptions=tuple(_assumptions(demand)),
         ranges=tuple(_ranges(advised, today.currency)),
@@ -303,7 +303,7 @@ def _advised(pools: Sequence[Pool]) -> list[Pool]:
     return advised
 
 
-def _record(pool: Pool) -> dict[str, Value]:
+def _pool_values(pool: Pool) -> dict[str, Value]:
     gain, terms = pool.gain(), pool.terms
     return {
         "family": pool.scope,
@@ -332,8 +332,8 @@ def _ranges(advised: Sequence[Pool], currency: str) -> Iterator[Range]:
 
 def _assumptions(demand: Demand) -> Iterator[Assumption]:
     yield from demand.assumptions
-    yield Assumption("least use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
-    yield Assumption("least use over the price ratio", MARGIN * 100, "points", "default")
+    yield Assumption("minimum use of a committed instance", LEAST_USE * 100, "% of the hours", "default")
+    yield Assumption("minimum use above the price ratio", MARGIN * 100, "points", "default")
     unit = "money per node-hour"
     for use in (use for use in demand.uses if use.offers):
         yield priced(f"{use.instance_type}: on demand", use.on_demand, unit)

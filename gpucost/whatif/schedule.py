@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
 from gpucost.whatif.avoidable import why_not
@@ -65,12 +65,12 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     return tuple(intersect(spans, [(period.start_ms, period.end_ms)]))
 
 
-@record
-class Rules(OptionGroup):
+@frozen_dataclass
+class ScheduleRules(OptionGroup):
     """When GPUs are released and nodes removed. None switches a rule off.
 
-    `idle_minutes` releases pods, with `only_notebooks` only notebooks. `office` has the open spans of the period; they apply to
-    all work but batch work, which ends by itself.
+    `idle_minutes` releases all pods, or only notebooks if `only_notebooks` is set. `office` has the open spans of the period;
+    they apply to all work except batch work, which ends by itself.
     """
 
     idle_minutes: Annotated[
@@ -78,7 +78,7 @@ class Rules(OptionGroup):
         Option(
             "Idle time of all GPUs of a pod until they are released. Default without any rule: 60, notebooks only.",
             above=True,
-            says="a GPU is released when idle for",
+            label="a GPU is released when idle for",
             unit="minutes",
         ),
     ] = None
@@ -88,7 +88,7 @@ class Rules(OptionGroup):
         float,
         Option(
             "Time that a node is empty until it is removed. Default: 10.",
-            says="a node is removed when empty for",
+            label="a node is removed when empty for",
             unit="minutes",
         ),
     ] = 10.0
@@ -96,7 +96,7 @@ class Rules(OptionGroup):
         float,
         Option(
             "Time until a node is up. Default: 5.",
-            says="a node is provisioned in",
+            label="a node is provisioned in",
             unit="minutes",
             source=START_SOURCE,
         ),
@@ -107,7 +107,7 @@ class Rules(OptionGroup):
         """The longest idle time of a pod; 0 without such a rule."""
         return round((self.idle_minutes or 0) * MS_PER_MINUTE)
 
-    def kept(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
+    def held_spans(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
         """The spans in which the pod keeps its GPUs."""
         spans: list[Span] = [(pod.from_ms, pod.to_ms)]
         if self.office is not None and not is_batch(pod):
@@ -119,7 +119,7 @@ class Rules(OptionGroup):
         return spans
 
 
-@record
+@frozen_dataclass
 class Piece:
     """A span in which a pod holds its GPUs."""
 
@@ -159,20 +159,20 @@ class Replay(NamedTuple):
         return Fleet(tuple(self.nodes), tuple(self.pods))
 
 
-def replay(fleet: Fleet, kept: Iterable[Piece], rules: Rules) -> Replay:
+def replay(fleet: Fleet, staying: Iterable[Piece], rules: ScheduleRules) -> Replay:
     """The fleet if its pods hold GPUs only in these pieces.
 
     A node is removed after `empty_minutes` without a pod, and provisioned again when the next piece begins; provisioning is
     paid. Batch work that waited ends later by the wait; other work ends when it did. Pods return to their node.
     """
-    by_node = grouped((piece.pod.place, piece) for piece in kept)
+    by_node = grouped((piece.pod.place, piece) for piece in staying)
     then = Replay([], [], [])
     for node in fleet.nodes:
         _live(node, by_node[node.key], rules, then)
     return then
 
 
-def _live(node: Node, kept: Iterable[Piece], rules: Rules, then: Replay) -> None:
+def _live(node: Node, staying: Iterable[Piece], rules: ScheduleRules, then: Replay) -> None:
     """Add each life of a node as a node of its own. A piece begins when the node, its GPUs and the pod are ready."""
     removable = not why_it_stays(node)
     provision_ms = round(rules.provision_minutes * MS_PER_MINUTE)
@@ -186,7 +186,7 @@ def _live(node: Node, kept: Iterable[Piece], rules: Rules, then: Replay) -> None
     running: list[tuple[int, float]] = []  # (end, GPUs)
     ends: dict[str, int] = {}
     was_late = False
-    for piece in sorted(kept, key=lambda p: (p.from_ms, p.to_ms, p.pod.uid)):
+    for piece in sorted(staying, key=lambda p: (p.from_ms, p.to_ms, p.pod.uid)):
         pod = piece.pod
         running = [held for held in running if held[0] > piece.from_ms]
         begin = max(piece.from_ms, ends.get(pod.uid, 0))
@@ -222,21 +222,21 @@ def _free_at(begin: int, gpus: float, running: Iterable[tuple[int, float]]) -> i
     return begin
 
 
-def pieces(pods: Iterable[Pod], rules: Rules, idle: Idle, quiet: Quiet) -> list[Piece]:
+def pieces(pods: Iterable[Pod], rules: ScheduleRules, idle: Idle, quiet: Quiet) -> list[Piece]:
     """The spans in which pods hold GPUs under the rules. A service keeps a replica in hours with requests."""
-    needed, kept = replicas(pods), []
+    needed, staying = replicas(pods), []
     for pod in pods:
-        spans = rules.kept(pod, idle.get(pod.key, ()))
+        spans = rules.held_spans(pod, idle.get(pod.key, ()))
         if pod in needed:
             hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
             spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
-        kept += [Piece(pod, begin, end) for begin, end in spans]
-    return kept
+        staying += [Piece(pod, begin, end) for begin, end in spans]
+    return staying
 
 
 def replicas(pods: Iterable[Pod]) -> set[Pod]:
     """The fewest pods of each service that together cover its life."""
-    kept: set[Pod] = set()
+    staying: set[Pod] = set()
     services = grouped((pod.owner, pod) for pod in pods if pod.workload_type == "inference")
     for several in services.values():
         cover: list[Pod] = []
@@ -247,26 +247,26 @@ def replicas(pods: Iterable[Pod]) -> set[Pod]:
             if len(cover) > 1 and pod.from_ms <= cover[-2].to_ms:
                 cover.pop()
             cover.append(pod)
-        kept.update(cover)
-    return kept
+        staying.update(cover)
+    return staying
 
 
-def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
+def answer(usage: Usage, rules: ScheduleRules, idle: Idle, quiet: Quiet) -> Answer:
     """The saving of the schedule in the period, and its waits.
 
     The scenario is compared with the same fleet of whole pods, without empty nodes. Other pods on the nodes are whole in both,
     so the difference is due to the selected pods.
     """
     fleet, others = usage.fleet, _whole(usage.others)
-    kept = pieces(fleet.pods, rules, idle, quiet)
-    then, before = (replay(fleet, [*own, *others], rules) for own in (kept, _whole(fleet.pods)))
+    staying = pieces(fleet.pods, rules, idle, quiet)
+    then, before = (replay(fleet, [*parts, *others], rules) for parts in (staying, _whole(fleet.pods)))
     now, whole, after = map(fleet_costs, (fleet, before.fleet, then.fleet))
     today, between = today_of(usage, now, is_held=usage.is_narrowed), usage.commitments.between
     start, saved = whole, Saved.of(whole.cost - after.cost, between(before.fleet, then.fleet))
     if not usage.is_narrowed:
         # nodes that are empty today are part of the usage
         start, saved = now, replace(saved, cash=between(fleet, then.fleet))
-    by_workload = _released(fleet.pods, kept)
+    by_workload = _released(fleet.pods, staying)
     released = max(0.0, sum(by_workload.values()))
     freed = max(0.0, released - (whole.gpu_hours - after.gpu_hours))
     selected = set(fleet.pods)
@@ -299,17 +299,17 @@ def answer(usage: Usage, rules: Rules, idle: Idle, quiet: Quiet) -> Answer:
         assumptions=_assumptions(usage, rules),
         break_even=_break_even(saved.cash, sum(hours), usage.currency),
         time=tuple(times),
-        findings=tuple(_findings(usage, rules, kept, idle, freed, saved.freed)),
+        findings=tuple(_findings(usage, rules, staying, idle, freed, saved.freed)),
         tables=_tables(by_workload, waits),
     )
 
 
-def _released(pods: Iterable[Pod], kept: Iterable[Piece]) -> dict[str, float]:
+def _released(pods: Iterable[Pod], staying: Iterable[Piece]) -> dict[str, float]:
     """GPU-hours by workload that its pods no longer hold."""
     released: defaultdict[str, float] = defaultdict(float)
     for pod in pods:
         released[pod.workload] += pod.gpu_ms / MS_PER_HOUR
-    for piece in kept:
+    for piece in staying:
         released[piece.pod.workload] -= (piece.to_ms - piece.from_ms) * piece.pod.gpus / MS_PER_HOUR
     return released
 
@@ -334,24 +334,32 @@ def _waited(count: int, hours: float, longest: float) -> tuple[dict[str, Value],
     }
     if not count:
         return figures, "No work would have waited."
-    return figures, f"{count:,} waits of {hours:,.1f} hours in all, the longest {minutes:,.1f} minutes."
+    return (
+        figures,
+        f"{count:,} wait{'' if count == 1 else 's'}, {hours:,.1f} hours in total; the longest takes {minutes:,.1f} minutes.",
+    )
 
 
 def _break_even(cash: Decimal, wait_hours: float, currency: str) -> Texts:
     """Conditions that end the saving."""
     if cash <= 0:
         return (
-            "No money leaves the bill: no node is empty for long enough, or the nodes are paid in any case.",
+            "The bill stays the same: no node is empty for long enough, or the nodes are paid in any case.",
         )
     if not wait_hours:
         return ()
     return (
-        f"It pays while an hour of waiting costs less than {cash / to_decimal(wait_hours):,.2f} {currency}.",
+        f"It saves money if an hour of waiting costs less than {cash / to_decimal(wait_hours):,.2f} {currency}.",
     )
 
 
 def _findings(
-    usage: Usage, rules: Rules, kept: Iterable[Piece], idle: Idle, freed: float, freed_cost: Decimal
+    usage: Usage,
+    rules: ScheduleRules,
+    staying: Iterable[Piece],
+    idle: Idle,
+    freed: float,
+    freed_cost: Decimal,
 ) -> Iterator[str]:
     pods = usage.fleet.pods
     if freed_cost:
@@ -364,10 +372,10 @@ def _findings(
             "Each service keeps one replica in every hour with requests, and in all hours if its requests are not counted "
             "(gpucost collect progress)."
         )
-    if batch := {piece.pod.uid for piece in kept if piece.returns and is_batch(piece.pod)}:
+    if batch := {piece.pod.uid for piece in staying if piece.returns and is_batch(piece.pod)}:
         yield f"{len(batch)} batch pods would lose their GPUs while idle: they need checkpoints to continue."
     if rules.patience_ms and not any(pod.key in idle for pod in pods):
-        yield "No pod was idle for so long. GPUs without a pod label of an exporter are never released."
+        yield "No pod was idle for that long. GPUs whose exporter gives no pod label are never released."
     reasons = Counter(filter(None, map(why_it_stays, usage.fleet.nodes)))
     for why, count in sorted(reasons.items()):
         yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}."
@@ -376,13 +384,13 @@ def _findings(
 def why_it_stays(node: Node) -> str:
     """The reason that an empty node is not removed."""
     if not node.has_users:
-        return "plain hosts, and no metric reports the users of their GPUs. Set [[hosts]] user_label"
+        return "plain hosts without a metric of GPU users. Set [[hosts]] user_label"
     if (why := why_not(node)) or node.capacity_type != "reserved":
         return why
     return "in a capacity reservation, paid in any case; cancelling it would save its cost"
 
 
-def _assumptions(usage: Usage, rules: Rules) -> tuple[Assumption, ...]:
+def _assumptions(usage: Usage, rules: ScheduleRules) -> tuple[Assumption, ...]:
     rows = [
         *stated(rules),
         Assumption("a released pod comes back in", RESTART_MINUTES, "minutes", START_SOURCE),
@@ -404,7 +412,7 @@ def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Row
     return Rows.top("Whom it touches", columns, lines, "{} more workloads are affected.")
 
 
-@record
+@frozen_dataclass
 class DescribedNodes(OptionGroup):
     """Equal nodes that are always on, and the hours that they are needed."""
 
@@ -420,7 +428,7 @@ def hours_up(needed: float, provision_minutes: float = PROVISION_MINUTES) -> flo
     return min(needed + provision_minutes / 60, 24.0)
 
 
-def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
+def described(nodes: DescribedNodes, rules: ScheduleRules, currency: str) -> Answer:
     """Nodes that are always on, compared with the hours that they are needed. Raises UsageError if an option is missing."""
     price, per_day, days = nodes.on_demand_price, nodes.active_hours_per_day, nodes.days
     if price is None:
@@ -438,7 +446,7 @@ def described(nodes: DescribedNodes, rules: Rules, currency: str) -> Answer:
     figures, text = _waited(starts, starts * wait, wait)
     return Answer(
         kind="schedule",
-        title=f"A schedule for {nodes.nodes:,} node(s) scaled to zero",
+        title=f"A schedule for {nodes.nodes:,} node{'' if nodes.nodes == 1 else 's'} scaled to zero",
         period=f"{always:g} hours",
         today=today,
         scenario=scenario,

@@ -14,13 +14,13 @@ import numpy as np
 
 from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
 from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Pod, PodKey, Usage, Workload
-from gpucost.whatif.gpu_specs import Facts, GpuModel, Profile
+from gpucost.whatif.gpu_specs import GpuModel, GpuSpecs, Profile
 from gpucost.whatif.packing import (
     ROUNDING,
     Bin,
@@ -44,14 +44,15 @@ class Method(StrEnum):
 
 
 ISOLATION = {
-    Method.time_slicing: "Time slicing isolates nothing: each pod sees the whole GPU's memory and can "
-    "starve the others, and a fault can reach them all.",
-    Method.mps: "MPS separates address spaces and can limit memory and threads per pod, but a fault of one can end the others.",
-    Method.mig: "MIG isolates compute, memory and faults in hardware; changing a layout needs the GPU empty.",
+    Method.time_slicing: "Time slicing does not isolate pods: each one sees the whole GPU's memory and can "
+    "starve the others, and a fault can affect all of them.",
+    Method.mps: "MPS separates address spaces and can limit memory and threads per pod, but a fault in one pod can end "
+    "the others.",
+    Method.mig: "MIG isolates compute, memory and faults in hardware; a layout can change only while the GPU is empty.",
 }
 TIME = {
-    Method.time_slicing: "Pods take turns: n pods that are busy at once are each n times slower.",
-    Method.mps: "Pods run at once and share the GPU's units: busy pods slow each other down, by less than with time slicing.",
+    Method.time_slicing: "Pods take turns: n busy pods each run n times slower.",
+    Method.mps: "Pods run at once and share the GPU's units: busy pods slow each other down, but less than with time slicing.",
     Method.mig: "Each pod has the speed of its slice and no more: bursts above it take longer, steady work does not.",
 }
 
@@ -90,7 +91,7 @@ def fits_slices(model: GpuModel, items: Collection[PackedPod]) -> bool:
     )
 
 
-@record
+@frozen_dataclass
 class Margins(OptionGroup):
     """Percentages: `margin` is added to measured values, `headroom` of the GPU stays free."""
 
@@ -108,20 +109,20 @@ class Margins(OptionGroup):
         return 1 - self.headroom_percent / 100
 
 
-@record
+@frozen_dataclass
 class Sizing(Margins):
     """How pods share GPUs. `ways`: pods on one GPU at most."""
 
-    method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, says="sharing")] = (
+    method: Annotated[Method, Option("How pods share a GPU.", is_shown=True, label="sharing")] = (
         Method.time_slicing
     )
     ways: Annotated[
         int,
         Option(
-            "Most pods on one GPU; not for mig. Default: 4.",
+            "Maximum number of pods on one GPU; not for mig. Default: 4.",
             least=2,
             most=48,
-            says="pods on one GPU at most",
+            label="maximum pods per GPU",
             unit="pods",
         ),
     ] = 4
@@ -156,7 +157,7 @@ class Sizing(Margins):
 _PREALLOCATED = 0.7
 
 
-def without_preallocation(fleet: Fleet, levels: Levels, facts: Facts) -> dict[PodKey, Level]:
+def without_preallocation(fleet: Fleet, levels: Levels, facts: GpuSpecs) -> dict[PodKey, Level]:
     """Levels of pods that hold a fixed, large part of the memory at any load, as if they needed none of it.
 
     vLLM takes 90 % at its start, TensorFlow all of it, JAX 75 %: how much the work needs is not measured.
@@ -172,7 +173,7 @@ def without_preallocation(fleet: Fleet, levels: Levels, facts: Facts) -> dict[Po
 
 
 _ALONE = "keeps its GPU: no other pod fits next to it"
-_FULL = "keeps its GPU: it holds its memory at any load, less needs work"
+_FULL = "keeps its GPU: it allocates fixed memory; less memory needs preparation"
 
 
 class Sharing(NamedTuple):
@@ -184,7 +185,7 @@ class Sharing(NamedTuple):
     models: Collection[GpuModel]
 
 
-def share(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Sharing:
+def share(usage: Usage, sizing: Sizing, levels: Levels, facts: GpuSpecs) -> Sharing:
     """Pods of one whole GPU each, packed by their use in the same hours, in the order of their starts.
 
     A shared GPU is on the node of its first pod, or one like it.
@@ -233,23 +234,23 @@ def has_memory(levels: Levels) -> bool:
 def _reasons(fleet: Fleet, levels: Levels) -> dict[Pod, str]:
     """The pods that keep their GPUs as they are, and why."""
     nodes, needs_memory = fleet.by_name, has_memory(levels)
-    kept: dict[Pod, str] = {}
+    reasons: dict[Pod, str] = {}
     for pod in fleet.pods:
         level = levels.get(pod.key)
         if pod.gpus > 1 + 1e-6:
-            kept[pod] = f"holds {pod.gpus:g} GPUs"
+            reasons[pod] = f"holds {pod.gpus:g} GPUs"
         elif pod.gpus < 1 - 1e-6:
-            kept[pod] = "shares its GPU already"
+            reasons[pod] = "shares its GPU already"
         elif level is None:
-            kept[pod] = "not measured"
+            reasons[pod] = "not measured"
         elif nodes[pod.place].capacity_type in PAID_ANYWAY:
-            kept[pod] = "on reserved capacity, which is paid in any case"
+            reasons[pod] = "on reserved capacity, which is paid in any case"
         elif needs_memory and level.high_memory_mib is None:
-            kept[pod] = "its memory is not measured"
-    return kept
+            reasons[pod] = "its memory is not measured"
+    return reasons
 
 
-def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: Facts) -> Answer:
+def answer(usage: Usage, sizing: Sizing, levels: Levels, facts: GpuSpecs) -> Answer:
     """The GPUs that pods need if they share them. Raises GpucostError if no pod was measured."""
     fleet = usage.fleet
     if not any(pod.key in levels for pod in fleet.pods):
@@ -346,9 +347,9 @@ def _pods(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection[PodK
         alike[pod.namespace, pod.workload, fate].append(levels.get(pod.key))
     lines: list[Line] = []
     for (namespace, workload, fate), found in sorted(alike.items()):
-        known = list(filter(None, found))
-        busy = round(max(level.high for level in known) * 100, 1) if known else None
-        memory = round(max((level.high_memory_mib or 0.0 for level in known), default=0.0), 1)
+        measured = list(filter(None, found))
+        busy = round(max(level.high for level in measured) * 100, 1) if measured else None
+        memory = round(max((level.high_memory_mib or 0.0 for level in measured), default=0.0), 1)
         lines.append((namespace, workload, len(found), busy, memory or None, fate))
     columns = ("namespace", "workload", "pods", "busiest_percent", "memory_mib", "what becomes of it")
     return Rows.of("Pods", columns, lines)

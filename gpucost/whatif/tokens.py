@@ -11,19 +11,19 @@ from typing import Annotated, Any
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
 from gpucost.whatif.cost import CostBlock, position
 from gpucost.whatif.curve import PricedNodes
-from gpucost.whatif.flags import DAYS, kept, to_decimal
+from gpucost.whatif.flags import DAYS, round_money, to_decimal
 from gpucost.whatif.reserve import ReservedUse
 
 _MILLION, _SECONDS = 1_000_000, 3600
 _SLACK = 1e-9  # the rounding of a sum of tokens adds no replica
 
 
-@record
+@frozen_dataclass
 class Tokens:
     """Tokens of some hours."""
 
@@ -41,7 +41,7 @@ class Tokens:
         return DEFAULT_PROMPT_WEIGHT * self.prompts + self.generations
 
 
-@record
+@frozen_dataclass
 class DescribedTokens(OptionGroup):
     """Tokens that options describe."""
 
@@ -59,19 +59,20 @@ class DescribedTokens(OptionGroup):
         return Tokens(prompts * DAYS, generations * DAYS, 24 * DAYS)
 
 
-@record
+@frozen_dataclass
 class OwnNodes(PricedNodes):
     """Own GPUs and their price."""
 
     gpus: flags.Gpus | None = None
 
 
-@record
+@frozen_dataclass
 class Replicas(OptionGroup):
     """The replicas that serve a model on own GPUs."""
 
     gpus_per_replica: Annotated[
-        int | None, Option("GPUs of a replica.", least=1, most=100_000, says="GPUs of a replica", unit="GPUs")
+        int | None,
+        Option("GPUs of a replica.", least=1, most=100_000, label="GPUs of a replica", unit="GPUs"),
     ] = None
     replica_tokens_per_second: Annotated[
         float | None, Option("Prompt and generated tokens of a full replica at this mix.", above=True)
@@ -82,7 +83,7 @@ class Replicas(OptionGroup):
             "Tokens of a day's busiest hour ÷ its mean hour: 1 is even.",
             least=1,
             most=24,
-            says="busiest hour",
+            label="busiest hour",
             unit="of the mean hour",
         ),
     ] = None
@@ -92,18 +93,20 @@ class Replicas(OptionGroup):
             "Used share of a replica's throughput, for latency. Default: 0.6.",
             above=True,
             most=1,
-            says="replicas are filled to",
+            label="replicas are filled to",
             unit="of their throughput",
             source="default: what Cloud Run scales by, docs.cloud.google.com/run/docs/about-instance-autoscaling",
         ),
     ] = 0.6
     spare_replicas: Annotated[
         int,
-        Option("Extra replicas, in case one fails.", most=1000, is_shown=True, says="spare", unit="replicas"),
+        Option(
+            "Extra replicas, in case one fails.", most=1000, is_shown=True, label="spare", unit="replicas"
+        ),
     ] = 1
 
 
-@record
+@frozen_dataclass
 class Purchase:
     """Tokens and their cost at an API."""
 
@@ -119,7 +122,8 @@ class Purchase:
         """The answer of either direction; `avoidable` is the cash cost of own GPUs for these tokens."""
         tokens = self.tokens
         api, even = (
-            kept(cost * _MILLION / to_decimal(tokens.total)) for cost in (self.position.cost, avoidable)
+            round_money(cost * _MILLION / to_decimal(tokens.total))
+            for cost in (self.position.cost, avoidable)
         )
         counts = {
             "prompt_tokens": round(tokens.prompts),
@@ -143,14 +147,14 @@ def serve(purchase: Purchase, node: ReservedUse, plan: Replicas) -> Answer:
 
     Nodes are whole: a replica that is larger than a node takes several whole nodes. Raises UsageError if an option is missing.
     """
-    tokens, size, given = purchase.tokens, plan.gpus_per_replica, plan.replica_tokens_per_second
-    if not size or not given or not plan.peak_factor:
+    tokens, size, throughput = purchase.tokens, plan.gpus_per_replica, plan.replica_tokens_per_second
+    if not size or not throughput or not plan.peak_factor:
         raise UsageError(
             "a number of the replicas is missing",
             "--gpus-per-replica, --replica-tokens-per-second (of a load test), --peak-factor (1 if all hours are equal)",
         )
     # in generated tokens
-    per_second = given * tokens.work / tokens.total
+    per_second = throughput * tokens.work / tokens.total
     peak = tokens.work / tokens.hours * plan.peak_factor
     replicas = max(1, math.ceil(peak / (per_second * _SECONDS * plan.target_utilization) - _SLACK))
     nodes_per_replica = math.ceil(size / node.gpus) if size > node.gpus else 1 / (node.gpus // size)
@@ -188,7 +192,7 @@ def buy(purchase: Purchase, today: Position, paid_anyway: Decimal) -> Answer:
         findings.append(f"{paid_anyway:,.2f} stays on the bill: commitments, capacity blocks or own machines")
     return purchase.answer(
         today.cost - paid_anyway,
-        {"direction": "own to bought", "paid_anyway_cost": kept(paid_anyway)},
+        {"direction": "own to bought", "paid_anyway_cost": round_money(paid_anyway)},
         findings,
         title=f"An API instead of own GPUs for {purchase.name}",
         today=today,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpucost.periods import Period, local_days, month_period
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 #: (number of the GPU on its node, MIG instance or None)
 Device = tuple[int, int | None]
@@ -40,7 +40,7 @@ class DemoPool(NamedTuple):
         )
 
 
-@record
+@frozen_dataclass
 class DemoNode:
     """A node that is up in [start, end), and unschedulable since `cordoned`."""
 
@@ -53,7 +53,7 @@ class DemoNode:
     cordoned: int | None = None
 
 
-@record
+@frozen_dataclass
 class DemoPod:
     """A pod that holds devices of a node in [start, end).
 

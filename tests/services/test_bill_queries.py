@@ -154,7 +154,7 @@ def query(bills: Bills, costs: CostManagement, at: str = "", **options: Any) -> 
 
 
 def asked(bills: Bills, **options: Any) -> BillRun:
-    tree = QueryTree(SUB, "2026-03", "AmortizedCost", tell=lambda _: None, **options)
+    tree = QueryTree(SUB, "2026-03", "AmortizedCost", show_progress=lambda _: None, **options)
     return collect_bills(bills.store, [tree], "azure")
 
 
@@ -261,7 +261,7 @@ def collect(
     bills: Bills, url: str, month: str = "2026-03", max_gib: float = 100.0
 ) -> tuple[BillRun, list[str]]:
     heard: list[str] = []
-    tree = BigQueryTree(TABLE, month, max_gib=max_gib, tell=heard.append, endpoint=url)
+    tree = BigQueryTree(TABLE, month, max_gib=max_gib, show_progress=heard.append, endpoint=url)
     return collect_bills(bills.store, [tree], "gcp"), heard
 
 
@@ -315,14 +315,14 @@ def test_bigquery_refusal_is_reported_at_once(bills: Bills, served: BigQuery, ur
     served.fields = ["a", "b"]
     assert "is not a usage cost export" in collect(bills, url)[0].errors[0].message
     with pytest.raises(ConfigError, match="invalid BigQuery table"):
-        BigQueryTree("billing; drop table", "2026-03", max_gib=1, tell=print)
+        BigQueryTree("billing; drop table", "2026-03", max_gib=1, show_progress=print)
 
 
 def test_missing_credentials_end_quickly(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_GCE_CHECK")
     started = time.monotonic()
     with pytest.raises(NoCredentials, match="no credentials found"):
-        BigQueryTree(TABLE, ["2026-03"], max_gib=1, tell=print).entries()
+        BigQueryTree(TABLE, ["2026-03"], max_gib=1, show_progress=print).entries()
     assert time.monotonic() - started < 30
 
 

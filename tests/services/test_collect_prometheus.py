@@ -352,7 +352,7 @@ def test_late_samples_are_collected(name: str, tmp_path: Path, monkeypatch: pyte
                 monkeypatch.setattr(collector, "collect_prometheus", collect)
                 (result,), errors = pipeline.collect(config, store, None)
                 assert not errors and result.ok
-                assert result.asked_again or not number or hour == DAY_HOURS
+                assert result.queried_again or not number or hour == DAY_HOURS
             stop(process)
         pipeline.attribute(config, store)
         money = store.query("SELECT * EXCLUDE (allocation_id) FROM cost_hourly ORDER BY ALL")[1]

@@ -103,7 +103,7 @@ def test_pages_are_read_and_throttling_is_waited_out(aws_login: None, store: Sto
     assert first["StartTime"][0].startswith("2026-08-03T12:00:00")
     # a later run continues with an overlap
     assert forms[-1]["StartTime"][0].startswith("2026-11-01T10:00:00")
-    assert again is not None and (again.new, again.known) == (0, 2)
+    assert again is not None and (again.new, again.old) == (0, 2)
     loads = rows(store, "SELECT source, to_ms - from_ms FROM loads WHERE kind = 'spot' ORDER BY load_id")
     assert loads == [("aws us-east-1", 90 * 86_400_000), ("aws us-east-1", 8 * 3_600_000)]
 

@@ -85,7 +85,7 @@ def test_lake_is_exported_attributed_and_read(place: Place, tmp_path: Path) -> N
         assert set(seen.query("SELECT DISTINCT cluster FROM nodes")[1]) == {(ODD,), (HIVE,)}
         assert samples(seen) == samples(store) + samples(other)
     # without the manifest of one store, the figures equal the other store's
-    lake.files.delete([lake.of(HIVE)[0].place])
+    lake.files.delete([lake.manifests_of(HIVE)[0].place])
     assert attribute(config, place.url).days == 0
     assert attribute(config, place.url).done["attribute"] == 0
     pipeline.attribute(config, store)

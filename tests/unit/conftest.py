@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from gpucost.config.model import Config
-from gpucost.whatif.gpu_specs import Facts, load_facts
+from gpucost.whatif.gpu_specs import GpuSpecs, load_facts
 from tests.of_all_workers import copied, shared
 from tests.unit.bills import Bills
 from tests.unit.fake_server import fake, fakes
@@ -59,7 +59,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def facts() -> Facts:
+def facts() -> GpuSpecs:
     """The catalog's facts about GPU models."""
     return load_facts()
 

@@ -88,7 +88,7 @@ def test_options_match_the_command(small: Path, capfd: pytest.CaptureFixture[str
     assert few.attrs["from"] == "2026-10-01T00:00:00Z" and few.attrs["to"] == "2026-10-02T00:00:00Z"
     assert len(api.tables("waste", month="2026-10", top=3, config=config)["workloads"]) == 3
     assert api.budget_check(month="2026-10", config=config).attrs["messages"] == [
-        "budget all GPUs: more is spent than the budget"
+        "budget all GPUs: the budget is exceeded"
     ]
     assert capfd.readouterr() == ("", "")
 

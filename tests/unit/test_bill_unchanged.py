@@ -12,7 +12,7 @@ import pytest
 
 from gpucost.collect.bill import opening
 from gpucost.store import charges
-from gpucost.store.bill_rules import Telling, verdict
+from gpucost.store.bill_rules import BillVersion, verdict
 from gpucost.store.charges import BillResult
 from tests.text_tables import words
 from tests.unit.bills import Bills, csv_text, own_rows
@@ -174,10 +174,10 @@ def test_verdict_on_a_new_version(case: str) -> None:
     days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 20, 9, 31)]
     base: dict[str, Any] = words("source=s digest=a") | {"is_whole": False, "is_final": None}
     base |= {"earliest": days[0], "latest": days[1]}
-    old = Telling(**base, charges=100, format="aws-cur", account="1")
+    old = BillVersion(**base, charges=100, format="aws-cur", account="1")
     changed: dict[str, Any] = {"digest": "a" if how == "same" else "b", "charges": int(count)}
     changed |= {name: True for name in how.split(",") if name.startswith("is_")}
     changed |= words("format=focus account=1") if how == "focus" else {}
     changed |= {"earliest": days[2], "latest": days[3]} if "later" in how else {}
-    new = Telling(**base | changed)
+    new = BillVersion(**base | changed)
     assert verdict(new, old, int(common)) == expected

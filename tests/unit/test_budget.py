@@ -186,7 +186,7 @@ def test_states_of_budgets_also_in_other_currencies(store: Path) -> None:
     )  # fmt: skip
     assert listed(states, "status is_seen") == "warn True; over True; ok True; warn True; ok True; ok False"
     assert states[0].forecast.expected > spent
-    assert states[0].reasons + states[3].reasons == ("the forecast is beyond it", "33 % is spent")
+    assert states[0].reasons + states[3].reasons == ("the forecast exceeds the budget", "33 % is spent")
     assert [target.status for target in states[5].targets] == ["unknown"]
     row: dict[str, object] = {"amount": 100, "currency": "EUR"}
     (state,) = checked(store, row, prices={"fx": {"EUR": "1.08"}})

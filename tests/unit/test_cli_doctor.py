@@ -27,7 +27,7 @@ from gpucost.collect.prometheus.queries import (
     activity_fix,
 )
 from gpucost.config.model import ClusterHours, Config, PrometheusSource, Team, TeamLabels
-from gpucost.doctor import _DCGM, Check, Status, check_server
+from gpucost.doctor import _DCGM, SetupCheck, Status, check_server
 from gpucost.errors import SourceError
 from gpucost.periods import label_name
 from tests.text_tables import text_rows
@@ -104,13 +104,13 @@ class Server:
                 rows.append({"metric": {"cluster": name} if name else {}, "values": steps})
         return {"resultType": "matrix", "result": rows}
 
-    def problems(self) -> dict[str, Check]:
+    def problems(self) -> dict[str, SetupCheck]:
         found = [check for check in examine(self, self.config) if check.status is not Status.ok]
         assert all(check.fix for check in found)
         return {check.subject: check for check in found}
 
 
-def examine(server: Any, config: Config | None = None) -> list[Check]:
+def examine(server: Any, config: Config | None = None) -> list[SetupCheck]:
     return list(check_server(MAIN, config or Config(), NOW, server))
 
 

@@ -92,7 +92,7 @@ def test_age_of_the_last_node_prices_is_reported(tmp_path: Path, monkeypatch: py
     with Store(config.store).write() as con:
         con.execute(PRICED)
     checks = {one.subject: f"{one.status.value}: {one.found}; {one.fix}" for one in check_prices(config, NOW)}
-    old = "prices 2 nodes now, of 2026-04-15 to 2026-10-02: up to 200 days old"
+    old = "prices 2 nodes now, price dates 2026-04-15 to 2026-10-02, up to 200 days old"
     assert checks["catalog"] == f"warn: {old}; gpucost collect prices"
-    assert checks["spot_history"] == "ok: prices 1 node now, of 2026-10-02: up to 30 days old; None"
+    assert checks["spot_history"] == "ok: prices 1 node now, price date 2026-10-02, up to 30 days old; None"
     assert checks["bill"].startswith("ok: ") and "price_book" not in checks

@@ -12,7 +12,7 @@ import pytest
 
 from gpucost.collect.prices.aws import accelerated, plan_price, product_prices
 from gpucost.collect.prices.azure import item_prices, without_placeholders
-from gpucost.collect.prices.base import gpu_model, is_region_of, known_types, one_of_each
+from gpucost.collect.prices.base import gpu_model, is_region_of, types_in_catalog, without_duplicates
 from gpucost.collect.prices.gcp import PriceUnit, family_of, unit_price
 from gpucost.errors import SourceError
 from gpucost.store.connection import Store
@@ -85,7 +85,7 @@ def test_google_sku_has_its_part_and_purchase_option(row: str) -> None:
     price = priced(gcp_sku(description.strip(), group, "0.5", usage=usage, unit=measure))
     unit = price and price.unit
     assert expected == (
-        f"{unit.part} {unit.of or '-'} {unit.purchase_option} {unit.term_years}" if unit else "-"
+        f"{unit.part} {unit.owner or '-'} {unit.purchase_option} {unit.term_years}" if unit else "-"
     )
 
 
@@ -130,7 +130,7 @@ def test_names_of_families_components_regions_and_machines() -> None:
     for owner, regions in REGIONS.items():
         for region in regions.split():
             assert [name for name in REGIONS if is_region_of(name, region)] == [owner], region
-    ultra = known_types("gcp")["a2-ultragpu-2g"]
+    ultra = types_in_catalog("gcp")["a2-ultragpu-2g"]
     assert (ultra.gpu_model, ultra.gpu_count, ultra.vcpus) == ("A100-SXM4-80GB", 2, 24)
     assert (ultra.memory_gib, ultra.local_ssd_gib) == (340, 750)
     assert gpu_model("unheard of", "NVIDIA H100 80GB HBM3") == "H100-80GB-HBM3"
@@ -227,7 +227,7 @@ def test_broken_items_and_placeholders_of_azure_are_left_out() -> None:
     spot = {"skuName": f"{h200} Spot", "meterName": f"{h200} Spot"}
     prices = [*azure(84.8, h200, "westus3"), *azure(84.8, h200, "eastus2"), *azure(84.8, h200, "westus3", **spot),
               *azure(25.44, h200, "eastus2", **spot)]  # fmt: skip
-    kept = without_placeholders(one_of_each(prices))
+    kept = without_placeholders(without_duplicates(prices))
     assert [f"{one.region} {one.purchase_option} {float(one.price_per_hour)}" for one in kept] == [
         "eastus2 on_demand 84.8", "eastus2 spot 25.44", "westus3 on_demand 84.8"
     ]  # fmt: skip
@@ -243,7 +243,7 @@ def list_price(price: str, region: str = "r", start: date | None = None) -> List
 def test_newest_then_most_expensive_of_several_prices_is_used() -> None:
     dated = [list_price("3", start=date(2025, 1, 1)), list_price("1"), list_price("2", start=DAY)]
     for prices in (dated, [list_price("1"), list_price("2")]):
-        assert [price.price_per_hour for price in one_of_each(prices)] == [2]
+        assert [price.price_per_hour for price in without_duplicates(prices)] == [2]
 
 
 def test_facts_enter_the_store_once_a_day(tmp_path: Path) -> None:

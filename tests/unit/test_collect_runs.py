@@ -59,7 +59,7 @@ def test_first_run_starts_with_the_month_and_the_next_with_an_overlap(fake: Fake
         (datetime(2026, 2, 3, 4, 30, tzinfo=UTC), "2026-02-01T00:00:00Z .. 2026-02-03T04:30:00Z"),
         (datetime(2026, 2, 3, 6, 30, tzinfo=UTC), "2026-02-03T02:00:00Z .. 2026-02-03T06:30:00Z"),
     ):
-        assert str(collect(fake, tmp_path, None, now=now).asked) == asked
+        assert str(collect(fake, tmp_path, None, now=now).requested) == asked
     assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [((2 * 24 + 6) * 60 + 30,)]
 
 
@@ -81,9 +81,12 @@ def test_time_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path
     # a run without a period does not query empty time again
     later = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
     month = Period(now.replace(day=1, hour=0), now)  # the previous month was never queried
-    assert str(later.asked) == str(month)
+    assert str(later.requested) == str(month)
     again = collect(fake, tmp_path, None, now=now, tz=ZoneInfo("UTC"))
-    assert str(again.asked) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now)) and again.not_collected is None
+    assert (
+        str(again.requested) == str(Period(from_ms(T0 + 7 * MS_PER_HOUR), now))
+        and again.not_collected is None
+    )
     # and empty time is not collected
     pipeline.attribute(Config(store=store.path), store)
     ((cluster, start, end),) = query(tmp_path, "SELECT cluster, from_ms, to_ms FROM collected")
@@ -110,7 +113,7 @@ def test_server_without_data_is_queried_for_all_of_it_again(fake: Fake, tmp_path
     assert found == [("no_kube_state_metrics", None), ("no_activity", None)]
     fake.trick = lambda _: None
     result = collect(fake, tmp_path, None, now=now)
-    assert result.asked == empty.asked and result.not_collected is None
+    assert result.requested == empty.requested and result.not_collected is None
 
 
 def test_hours_of_partial_answers_are_marked_and_queried_again(fake: Fake, tmp_path: Path) -> None:
@@ -131,8 +134,8 @@ def test_hours_of_partial_answers_are_marked_and_queried_again(fake: Fake, tmp_p
     fake.trick = lambda _: None
     whole = run(9)
     assert (
-        whole.ok and whole.asked_again == 19
+        whole.ok and whole.queried_again == 19
     )  # also hours from two hours before the newest sample, but none beyond late_hours
     assert partial_hours()[-1] == -16
     assert [row for row in blocks(tmp_path) if 0 <= row[0] < 8] == FULL
-    assert run(9.1).asked_again == 0
+    assert run(9.1).queried_again == 0

@@ -387,7 +387,7 @@ def test_user_without_a_home_directory(home: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(home)
     shown = CliRunner().invoke(app, ["config", "show"])
     assert shown.exit_code == 0
-    assert f"(looked for {home}/gpucost.toml)" in shown.stderr
+    assert f"(searched: {home}/gpucost.toml)" in shown.stderr
     assert _private_page().parent.is_dir()
     named = CliRunner().invoke(app, ["report", "--store", "~/x"])
     assert named.exit_code == 1

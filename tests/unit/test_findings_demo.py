@@ -168,7 +168,7 @@ def test_only_notebooks_are_released_by_default(sample: Config) -> None:
 
 def test_findings_of_a_workload_and_unknown_names(where: str, fleet: Fleet) -> None:
     text = run(f"findings --workload jupyter-alice {where}").stdout
-    assert text.count("Idle notebook: ") == 1 and "Training on demand" not in text
+    assert text.count("Idle notebook: ") == 1 and "On-demand training" not in text
     name = next(pod.workload for pod in fleet.pods if pod.workload.startswith("Job/eval-suite-"))
     family = run(f"findings --workload {name} {where}").stdout
     assert "Job/eval-suite-*" in family and "jupyter" not in family

@@ -13,7 +13,7 @@ import pytest
 
 from gpucost.errors import DataError
 from gpucost.periods import Period
-from gpucost.questions.policy.rules import Facts, _checked, read_rules, shipped_rules
+from gpucost.questions.policy.rules import PolicyFacts, _checked, read_rules, shipped_rules
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -170,7 +170,7 @@ def test_work_of_unknown_capacity_type_is_unknown() -> None:
     training = {**batch, "workload_type": "training"}
     month = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
     costs = {tuple(keys.values()): (5.0, Decimal(5))}
-    facts = Facts([batch, training], costs, month, lambda *_: ([], ()), lambda: frozenset())
+    facts = PolicyFacts([batch, training], costs, month, lambda *_: ([], ()), lambda: frozenset())
     rules = [rule for rule in read_rules(None) if rule.kind in ("spot_for_batch", "on_demand_training")]
     found = {(one.status, one.missing) for one in (_checked(rule, facts) for rule in rules)}
     assert found == {("unknown", "no capacity type is known, so on-demand usage is unknown")}

@@ -19,12 +19,12 @@ from gpucost.mcp import schema_of, tools, use
 from gpucost.options import Option, count
 from gpucost.questions import Question
 from gpucost.questions.request import Request
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import Document, Table, money, text
 from gpucost.shapes import Shape
 
 
-@record
+@frozen_dataclass
 class Dish:
     """A dish and its price."""
 
@@ -32,7 +32,7 @@ class Dish:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class MenuAnswer(Shape):
     """The answer of the menu question."""
 

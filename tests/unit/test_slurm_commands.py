@@ -135,7 +135,7 @@ def test_slurm_that_hides_jobs_of_other_users_is_detected(
             return "analyst\n"
 
     slurm = PrivateSlurm("sacct")
-    assert slurm.cluster() == "hpc" and slurm.kept() == timedelta(days=336)
+    assert slurm.cluster() == "hpc" and slurm.retention() == timedelta(days=336)
     assert slurm.hidden() == hides
 
 

@@ -115,7 +115,7 @@ def test_units_without_work_have_no_section(monkeypatch: pytest.MonkeyPatch) -> 
     for name, sections in done.items():
         monkeypatch.setattr(units, name, lambda *_, given=sections, **__: _fake(sections=given))
     monkeypatch.setattr(units, "prepare", lambda *_: None)
-    assert [view.sections for view in units.known(con, _fake())] == [done["requests"]]
+    assert [view.sections for view in units.unit_views(con, _fake())] == [done["requests"]]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def rows(store: Store, columns: str = "zone, at_ms, price_per_hour::DOUBLE") -> 
 
 def counts(result: SpotResult) -> tuple[int, int, int]:
     assert result.load is not None
-    return result.load.new, result.load.known, result.load.corrected
+    return result.load.new, result.load.old, result.load.corrected
 
 
 def test_answer_becomes_rows_and_a_load(store: Store, tmp_path: Path) -> None:

@@ -162,4 +162,4 @@ def test_schema_digest_of_each_version_is_known() -> None:
     with duckdb.connect(":memory:") as con:
         for version in range(1, latest_version() + 1):
             schema.migrate(con, until=version)
-            assert schema._known_digests()[version] == schema.objects_digest(con), version
+            assert schema._schema_digests()[version] == schema.objects_digest(con), version

@@ -17,7 +17,7 @@ from gpucost.config.model import Config, WasteSettings
 from gpucost.periods import Period
 from gpucost.questions.report.query import Query
 from gpucost.questions.waste import anatomy as waste
-from gpucost.questions.waste.anatomy import Waste, WasteRow, _dearest_first
+from gpucost.questions.waste.anatomy import Waste, WasteRow, _most_expensive_first
 from gpucost.store.connection import Store
 from tests.fleets.shares import allocated
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
@@ -308,4 +308,4 @@ def test_command_filters_and_adds_up_to_node_cost(everything: Stored) -> None:
 
 def test_rows_of_equal_cost_without_a_key_are_last() -> None:
     rows = [WasteRow("idle", {"team": team}, Decimal(1), Decimal(2)) for team in (None, "vision", "ads")]
-    assert [row.keys["team"] for row in sorted(rows, key=_dearest_first)] == ["ads", "vision", None]
+    assert [row.keys["team"] for row in sorted(rows, key=_most_expensive_first)] == ["ads", "vision", None]

@@ -178,7 +178,7 @@ REFUSED = table("""
     schedule  | 2    | {ON} --active-hours-per-day 5 --idle-minutes 5       | --idle-minutes
     schedule  | 2    | --office-hours early                                 | 08:00-18:00
     schedule  | 2    | --office-hours 08:00-18:00 --weekdays mo-fr          | mon-fri
-    spot      | 2    | {BOTH} --interruptions-per-hour -1                   | from 0
+    spot      | 2    | {BOTH} --interruptions-per-hour -1                   | of at least 0
     spot      | 2    | {BOTH} --hours 0.25                                  | longer than the job
     spot      | 2    | {ON}                                                 | --spot-price is missing
     spot      | 2    | --instance-type p4d.25xlarge                         | p4d.24xlarge
@@ -193,7 +193,7 @@ REFUSED = table("""
     tokens    | 2    | --prompt-tokens-per-day 4B {PRICES} {REPLICA} {ON} | --generation-tokens-per-day are not both given
     tokens    | 2    | --prompt-tokens-per-day 0 --generation-tokens-per-day 0 {REPLICA} {ON} | are not both given, or are 0
     tokens    | 2    | {TOKENS} --peak-factor 3 {REPLICA} {ON}              | the API's prices are missing
-    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is not a number from 0
+    tokens    | 2    | --prompt-tokens-per-day many --generation-tokens-per-day 1 | 'many' is not a number of at least 0
     tokens    | 2    | {PRICED} {REPLICA} {ON}                              | a number of the replicas is missing
     tokens    | 2    | {PRICED} --peak-factor 25                            | at most 24
     tokens    | 2    | --on-demand-price 3                                  | the replicas are missing

@@ -16,7 +16,7 @@ from gpucost.whatif import schedule
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.flags import PROVISION_MINUTES, START_SOURCE
 from gpucost.whatif.fleet import Fleet, Node, Pod, Usage
-from gpucost.whatif.schedule import Piece, Replay, Rules, office_spans, replay
+from gpucost.whatif.schedule import Piece, Replay, ScheduleRules, office_spans, replay
 from gpucost.whatif.spot.moves import SpotOptions
 from tests.text_tables import table
 from tests.unit.whatif_costs import ask, figures, fleet, shown
@@ -94,9 +94,9 @@ RULES_LEAVE = """
     office        | Deployment/api         | 3-8 again
 """
 RULES_OF = {
-    "idle": Rules(idle_minutes=30),
-    "notebook idle": Rules(idle_minutes=30, only_notebooks=True),
-    "office": Rules(office=((3 * H, 8 * H),)),
+    "idle": ScheduleRules(idle_minutes=30),
+    "notebook idle": ScheduleRules(idle_minutes=30, only_notebooks=True),
+    "office": ScheduleRules(office=((3 * H, 8 * H),)),
 }
 
 
@@ -113,7 +113,9 @@ def test_remaining_intervals_of_a_pod(case: dict[str, str]) -> None:
 
 def played(pods: str = "", node: Node = NODE, **minutes: float) -> Replay:
     held = on_node(pods).pods
-    return replay(Fleet((node,), held), [Piece(p, p.from_ms, p.to_ms) for p in held], Rules(**minutes))
+    return replay(
+        Fleet((node,), held), [Piece(p, p.from_ms, p.to_ms) for p in held], ScheduleRules(**minutes)
+    )
 
 
 def spans(several: tuple[Pod, ...] | tuple[Node, ...]) -> str:
@@ -157,7 +159,7 @@ def test_cancelling_a_committed_reservation_saves_no_cash() -> None:
     assert committed == "under a commitment, which is paid in any case"
 
 
-RULES = Rules(idle_minutes=60, provision_minutes=0)
+RULES = ScheduleRules(idle_minutes=60, provision_minutes=0)
 
 
 def released(there: Fleet, others: str = "", idle: tuple[int, int] = (10, 40)) -> Answer:
@@ -199,7 +201,7 @@ def test_service_keeps_one_replica() -> None:
     quiet = {service[0].owner: range(10, 20)}
 
     def kept(idle: dict[tuple[str, str], tuple[tuple[int, int], ...]], requests: dict[str, range]) -> str:
-        held = schedule.pieces(service, Rules(idle_minutes=60), idle, requests)
+        held = schedule.pieces(service, ScheduleRules(idle_minutes=60), idle, requests)
         pieces = sorted(held, key=lambda piece: (piece.pod.uid, piece.from_ms))
         return ", ".join(f"{one.pod.uid} {shown(one.from_ms / H)}-{shown(one.to_ms / H)}" for one in pieces)
 
@@ -228,7 +230,7 @@ def test_capacity_of_a_node_is_never_exceeded(
         end = min(begin + length, 100)
         if all(held_at(pods, hour * H) + gpus <= 8 for hour in range(begin, end)):
             pods.append(Pod("n", "Job/train", gpus, begin * H, end * H, uid=str(number)))
-    rules = Rules(empty_minutes=empty, provision_minutes=provision)
+    rules = ScheduleRules(empty_minutes=empty, provision_minutes=provision)
     there = replay(Fleet((NODE,), tuple(pods)), [Piece(p, p.from_ms, p.to_ms) for p in pods], rules).fleet
     up = {node.name: node for node in there.nodes}
     for pod in there.pods:
@@ -239,5 +241,5 @@ def test_capacity_of_a_node_is_never_exceeded(
 
 def test_startup_time_on_a_new_node_is_the_same_in_every_what_if() -> None:
     """0.2 h: the node in 5 minutes, its image and weights in 7."""
-    assert (Rules().provision_minutes, schedule.RESTART_MINUTES) == (5, 7)
+    assert (ScheduleRules().provision_minutes, schedule.RESTART_MINUTES) == (5, 7)
     assert SpotOptions().restart_minutes == 12

@@ -12,7 +12,7 @@ from gpucost.errors import GpucostError
 from gpucost.whatif import share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Levels, Usage
-from gpucost.whatif.gpu_specs import Facts
+from gpucost.whatif.gpu_specs import GpuSpecs
 from gpucost.whatif.packing import PackedPod, pack, peak, slots
 from gpucost.whatif.share import Method, Sizing, fits_slices, profile_for
 from tests.text_tables import table
@@ -49,7 +49,7 @@ def test_packing_never_exceeds_a_gpu(pods: list[PackedPod], ways: int) -> None:
     assert sorted(packed) == sorted(item.of for item in pods if fits([item]))
 
 
-def test_layouts_listed_by_nvidia(facts: Facts) -> None:
+def test_layouts_listed_by_nvidia(facts: GpuSpecs) -> None:
     """A100 layouts in the MIG user guide: 3g+3g, 4g+3g, 3g+2g+2g and 7 x 1g are valid, 3g+3g+1g and 4g+4g are not."""
     model = facts[A100]
 
@@ -86,7 +86,7 @@ def _fleet() -> tuple[Fleet, Levels]:
     return there, levels
 
 
-def shared(facts: Facts, there: Fleet, levels: Levels, sizing: Sizing | None = None) -> Answer:
+def shared(facts: GpuSpecs, there: Fleet, levels: Levels, sizing: Sizing | None = None) -> Answer:
     return share.answer(Usage(there, "USD", "test", "all"), sizing or Sizing(), levels, facts)
 
 
@@ -94,7 +94,7 @@ CASH = "saving freed_capacity_cost"
 
 
 @pytest.mark.parametrize("method", list(Method))
-def test_measured_pods_share_gpus(facts: Facts, method: Method) -> None:
+def test_measured_pods_share_gpus(facts: GpuSpecs, method: Method) -> None:
     needed = 1 if method is not Method.mig else 2  # 0.165 / 0.8 of 7 slices are two: three such pods per GPU
     # other pods hold the node: GPUs are freed, without cash
     answer = shared(facts, *_fleet(), Sizing(method=method))
@@ -129,25 +129,25 @@ BUSY_HOURS = """
 
 
 @pytest.mark.parametrize("case", table(BUSY_HOURS), ids=lambda case: case["pods"])
-def test_pods_busy_at_different_times_share(facts: Facts, case: dict[str, str]) -> None:
+def test_pods_busy_at_different_times_share(facts: GpuSpecs, case: dict[str, str]) -> None:
     answer = shared(facts, *_notebooks(case["busy"], float(case["memory"])), ROOMY)
     expected = " ".join(case[name] for name in ("needed", "saving"))
     assert figures(answer, "gpus_needed saving") == expected
 
 
-def test_pods_with_preallocated_memory_share_only_with_work(facts: Facts) -> None:
+def test_pods_with_preallocated_memory_share_only_with_work(facts: GpuSpecs) -> None:
     """Four servers that preallocate 37,000 of 40,960 MiB: sharing saves three nodes at 3 an hour for two days, with work."""
     there, levels = _notebooks("9 10 11 12", memory=37_000)
     fixed = {key: replace(level, has_fixed_memory=True) for key, level in levels.items()}
     answer, grows = shared(facts, there, fixed, ROOMY), shared(facts, there, levels, ROOMY)
     suits = "saving_by_suitability.safe saving_by_suitability.needs_work"
     assert figures(answer, f"saving cash_saving {suits}") == "0 0 0 432"
-    assert "at any load, less needs work" in str(answer.tables[-1].lines[0][5])
+    assert "less memory needs preparation" in str(answer.tables[-1].lines[0][5])
     # memory that follows the load is needed
     assert figures(grows, suits) == "0 0"
 
 
-def test_cash_counts_only_held_time_at_the_price_of_that_time(facts: Facts) -> None:
+def test_cash_counts_only_held_time_at_the_price_of_that_time(facts: GpuSpecs) -> None:
     """A node committed until hour 24 and empty from hour 48 saves the 24 hours in between."""
     there, levels = _notebooks("9 10")
     nodes = fleet(
@@ -158,7 +158,7 @@ def test_cash_counts_only_held_time_at_the_price_of_that_time(facts: Facts) -> N
     assert figures(answer, CASH) == "72 72"
 
 
-def test_removed_nodes_give_cash_and_the_rest_is_freed_capacity(facts: Facts) -> None:
+def test_removed_nodes_give_cash_and_the_rest_is_freed_capacity(facts: GpuSpecs) -> None:
     # four nodes of two GPUs, one GPU of each held; the shared GPU fills half a node: three nodes are removed
     there, levels = _notebooks("9 10 11 12", gpus=2)
     assert figures(shared(facts, there, levels, ROOMY), f"today {CASH}") == "576 432 0"
@@ -170,7 +170,7 @@ def test_removed_nodes_give_cash_and_the_rest_is_freed_capacity(facts: Facts) ->
     assert figures(shared(facts, own, levels, ROOMY), CASH) == "0 432"
 
 
-def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
+def test_every_pod_has_a_line_and_a_reason(facts: GpuSpecs) -> None:
     lines = shared(facts, *_fleet()).tables[-1].lines
     assert {shown(line[1], line[2], line[5]) for line in lines} == {
         "Deployment/api 4 shares a GPU, 4 pods at most",
@@ -179,7 +179,7 @@ def test_every_pod_has_a_line_and_a_reason(facts: Facts) -> None:
     }
 
 
-def test_pods_get_slices_of_a_shared_gpu(facts: Facts) -> None:
+def test_pods_get_slices_of_a_shared_gpu(facts: GpuSpecs) -> None:
     """4,000 MiB need 5,500 with margins, more than a 1g.5gb has. 15 % of activity needs 20.6 %: two of seven slices."""
     there, levels = _fleet()
     quiet = {key: replace(level, high=0.05) for key, level in levels.items()}
@@ -188,7 +188,7 @@ def test_pods_get_slices_of_a_shared_gpu(facts: Facts) -> None:
         assert f"shares a GPU as {profile} pods at most" in {line[5] for line in lines}
 
 
-def test_memory_teams_and_reserved_nodes_prevent_sharing(facts: Facts) -> None:
+def test_memory_teams_and_reserved_nodes_prevent_sharing(facts: GpuSpecs) -> None:
     there, levels = _fleet()
     full = dict.fromkeys(levels, Level(1, 1, 100, 0.05, 0.15, 12_000))
     assert shared(facts, there, full).figures["gpus_needed"] == 2  # two of 13,200 MiB in 32,768

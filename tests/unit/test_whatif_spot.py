@@ -71,7 +71,7 @@ def test_wait_for_capacity_takes_time_per_interruption() -> None:
     assert round(answer["saving_percent"]) == 59 and answer["optimal_checkpoint_minutes_daly"] is None
     # waiting takes time: an hour for each interruption
     waiting, plain = (
-        float(one["time"][0].split()[5])
+        float(one["time"][0].split()[3])
         for one in (ask_once(EXAMPLE + " --capacity-wait-minutes 60"), answer)
     )
     assert waiting - plain == pytest.approx(100 * RATE * (1 + plain / 100), abs=0.01)
@@ -160,7 +160,7 @@ def moved(
     usage = Usage(there, "USD", "a period", "a team", more.pop("is_narrowed", False))
     given: dict[str, Any] = {"checkpoint_write_minutes": 0.0, "restart_minutes": 0.0} | more
     config = Config(spot=SpotSettings(interruptible=list(given.pop("interruptible", ()))))
-    options = SpotOptions(**{"given": ("checkpoint_minutes",)} | given)
+    options = SpotOptions(**{"explicit_options": ("checkpoint_minutes",)} | given)
     own_price = Price(Decimal(price), "option") if price else None
     market = replace(market or Market(), rate=lambda _: rate, price=own_price)
     return stored.answer(SpotQuery(usage, market, config, options))
@@ -173,7 +173,8 @@ def test_break_even_covers_all_work_that_suits_spot_at_any_rate() -> None:
         "a | Job/eval-short | 8 | 0-1 | 1\nb | Job/eval-long | 8 | 0-100 | 2",
     )
     answers = [
-        moved(there, "5", rate=Rate(rate, "test"), given=(), is_narrowed=True) for rate in (0.001, 0.1)
+        moved(there, "5", rate=Rate(rate, "test"), explicit_options=(), is_narrowed=True)
+        for rate in (0.001, 0.1)
     ]
     evens = [answer.figures["break_even_interruptions_per_hour"] for answer in answers]
     assert evens[0] == evens[1]
@@ -202,7 +203,7 @@ def test_nodes_under_a_commitment_stay() -> None:
     assert figures(answer, "today scenario") == shown(
         400, 200 + 60 * exact(Work(0.1, 0.5, hits=math.sqrt(2)))
     )
-    assert "1 node(s) stay as they are: under a commitment, which is paid in any case" in answer.findings
+    assert "1 node stays: under a commitment, which is paid in any case" in answer.findings
     with pytest.raises(GpucostError, match="under a commitment"):
         moved(replace(both, nodes=both.nodes[1:], pods=both.pods[1:]), "6")
 
@@ -291,7 +292,7 @@ def test_title_names_old_prices_of_suitable_work() -> None:
     old = Price(Decimal(6), "catalog", "1969-01-01")
     kinds = {"a": "p4d.24xlarge", "b": "p5.48xlarge"}
     there = there.with_nodes(lambda node: replace(node, instance_type=kinds[node.name]))
-    answer = moved(there, market=Market(own=dict.fromkeys(kinds.values(), old)))
+    answer = moved(there, market=Market(own_prices=dict.fromkeys(kinds.values(), old)))
     assert answer.title.endswith("(prices over 90 days old: p4d.24xlarge of 1969-01-01)")
 
 
@@ -324,7 +325,7 @@ def test_known_checkpoints_make_training_safe() -> None:
 
     def saving(interruptible: tuple[str, ...] = (), **changed: Any) -> Decimal:
         fleet = replace(there, pods=(replace(there.pods[0], **changed),))
-        return moved(fleet, "10", given=(), interruptible=interruptible).saving
+        return moved(fleet, "10", explicit_options=(), interruptible=interruptible).saving
 
     assert saving() == 0 < saving(resumes=True) == saving(("pretrain",))
     # spare replicas are known only from the config

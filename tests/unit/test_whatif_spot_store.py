@@ -222,7 +222,7 @@ def test_training_resumed_from_a_checkpoint_is_safe(loaded: tuple[Config, Store]
         row["workload"]: row["suits spot"] for row in answer["tables"]["Workloads on nodes that could move"]
     }
     assert suits == {"PyTorchJob/resumed": "safe", "PyTorchJob/anew": "needs work", "unallocated": "not"}
-    assert "own spot nodes: " in json.dumps(answer["assumptions"])
+    assert "your spot nodes: " in json.dumps(answer["assumptions"])
     # two pods of 40 h at $1.20, then at $0.48 for the longer time with interruptions and checkpoints
     times = exact(Work(answer["interruptions_per_hour"], 0.5, 2.5 / 60, 0.2))
     assert answer["saving"] == pytest.approx(80 * (1.20 - 0.48 * times), abs=0.01)

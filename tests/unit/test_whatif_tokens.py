@@ -133,7 +133,7 @@ def test_counts_with_units() -> None:
     for text, count in words("400M=4e8 1.5b=1.5e9 4e8=4e8 12k=12000 2T=2e12 3G=3e9 0=0").items():
         assert number(float, scaled, text) == float(count)
     for text in ("", "M", "-1", "nan", "inf", "1e99", "4 00", "four", "1MM"):
-        with pytest.raises(ValueError, match="not a number from 0"):
+        with pytest.raises(ValueError, match="not a number of at least 0"):
             number(float, scaled, text)
 
 

@@ -95,7 +95,7 @@ class QueryTree(MonthTree):
     month: str
     cost_type: CostType
     management_url: str
-    tell: Callable[[str], None]
+    show_progress: Callable[[str], None]
     longest_wait: float = 120.0
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class QueryTree(MonthTree):
                 page = answer["properties"].get("nextLink")
                 if not page:
                     break
-                self.tell(f"{self.name}: {self.month}: {rows:,} rows")
+                self.show_progress(f"{self.name}: {self.month}: {rows:,} rows")
         if not rows:
             raise SourceError(
                 f"{self.name} has no costs in {self.month}", "check azure.cost_scope and the month"
@@ -145,7 +145,7 @@ class QueryTree(MonthTree):
 
     def _page(self, client: CostManagementClient, link: str | None) -> JsonObject:
         try:
-            text = retry(lambda: self._ask(client, link), attempts=8, longest_wait=self.longest_wait)
+            text = retry(lambda: self._read_page(client, link), attempts=8, longest_wait=self.longest_wait)
         except TransientError as error:
             raise SourceError(
                 f"{self.name}: {error}", "try again later: the API answers few queries per minute"
@@ -160,7 +160,7 @@ class QueryTree(MonthTree):
             raise SourceError(f"{self.name} did not return a cost query answer", "check azure.management_url")
         return answer
 
-    def _ask(self, client: CostManagementClient, link: str | None) -> str:
+    def _read_page(self, client: CostManagementClient, link: str | None) -> str:
         from azure.core.exceptions import (
             AzureError,
             ClientAuthenticationError,

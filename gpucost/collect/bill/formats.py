@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from gpucost import engine
 from gpucost.errors import DataError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 PACKAGE = "gpucost.collect.bill"
 
@@ -37,7 +37,7 @@ CLOUDS = ("aws", "gcp", "azure")
 MAPS = ("tag_columns", "cost_category_columns")
 
 
-@record
+@frozen_dataclass
 class Format:
     """A kind of export: the columns of its SQL, and how its files are detected.
 
@@ -96,8 +96,8 @@ def squeeze(name: str) -> str:
 
     Azure translates names and appends its own: `Abonnement-GUID (SubscriptionGuid)` is `SubscriptionGuid`.
     """
-    if own := re.fullmatch(r".+\(([A-Za-z0-9_ ]+)\)\s*", name):
-        name = own.group(1)
+    if original := re.fullmatch(r".+\(([A-Za-z0-9_ ]+)\)\s*", name):
+        name = original.group(1)
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
 
 
@@ -117,9 +117,9 @@ def all_formats() -> tuple[Format, ...]:
 def recognize(header: Sequence[str], name: str) -> Format:
     """The format whose required columns are all in `header`. Raises NotThis with the likely kind of file."""
     there = {squeeze(column) for column in header}
-    for known in all_formats():
-        if not _lacking(known, there):
-            return known
+    for form in all_formats():
+        if not _lacking(form, there):
+            return form
     for columns, what, fix in _NO_BILLS:
         if there.issuperset(map(squeeze, columns.split())):
             raise NotThis(f"{name} is {what}", fix)
@@ -127,7 +127,7 @@ def recognize(header: Sequence[str], name: str) -> Format:
 
 
 def locate(
-    known: Format, header: Sequence[str], name: str
+    form: Format, header: Sequence[str], name: str
 ) -> tuple[dict[str, int | None], dict[str, dict[str, int]]]:
     """Positions of a format's columns in `header`, None for missing ones, and the entries of MAPS.
 
@@ -136,14 +136,14 @@ def locate(
     at: dict[str, list[int]] = {}
     maps: dict[str, dict[str, int]] = {name: {} for name in MAPS}
     for position, column in enumerate(header):
-        if (entry := known.entry(column)) is not None:
+        if (entry := form.entry(column)) is not None:
             maps[entry[0]].setdefault(entry[1], position)
         else:
             at.setdefault(squeeze(column), []).append(position)
     positions: dict[str, int | None] = {}
-    for column in known.columns:
+    for column in form.columns:
         # The first spelling present: the name itself, then the others in order.
-        spelled = next((at[word] for word in _spellings(known, column) if word in at), [])
+        spelled = next((at[word] for word in _spellings(form, column) if word in at), [])
         if exact := [position for position in spelled if header[position] == column]:
             spelled = exact[:1]
         if len(spelled) > 1:
@@ -222,18 +222,18 @@ _EXPECTED = (
 )
 
 
-def _spellings(known: Format, column: str) -> list[str]:
-    return [squeeze(spelling) for spelling in (column, *known.columns[column])]
+def _spellings(form: Format, column: str) -> list[str]:
+    return [squeeze(spelling) for spelling in (column, *form.columns[column])]
 
 
-def _lacking(known: Format, there: set[str]) -> list[str]:
-    return [column for column in known.required.split() if there.isdisjoint(_spellings(known, column))]
+def _lacking(form: Format, there: set[str]) -> list[str]:
+    return [column for column in form.required.split() if there.isdisjoint(_spellings(form, column))]
 
 
 def _nearest(there: set[str]) -> str:
     """The format with the most matching columns, and the columns it lacks."""
-    lacking = [(known, _lacking(known, there)) for known in all_formats()]
-    shares = [(len(missing) / len(known.required.split()), known, missing) for known, missing in lacking]
+    lacking = [(form, _lacking(form, there)) for form in all_formats()]
+    shares = [(len(missing) / len(form.required.split()), form, missing) for form, missing in lacking]
     share, best, missing = min(shares, key=itemgetter(0))
     if share > 0.6:
         return "its columns match no known format"

@@ -92,13 +92,13 @@ class BigQueryTree(MonthTree):
     """One file of JSON lines per invoice month ('2026-10'), queried when fetched.
 
     `max_gib` limits the data that a month's query reads: it is estimated before, and BigQuery enforces it.
-    `tell` receives the estimate.
+    `show_progress` receives the estimate.
     """
 
     table: str
     month: str
     max_gib: float
-    tell: Callable[[str], None]
+    show_progress: Callable[[str], None]
     project: str | None = None
     endpoint: str | None = None
 
@@ -121,7 +121,7 @@ class BigQueryTree(MonthTree):
     def estimate(self) -> int:
         """Bytes that the query would read. Raises SourceError above the limit."""
         size = int(self._query(dry_run=True).total_bytes_processed or 0)
-        self.tell(
+        self.show_progress(
             f"{self.name}: {self.month}: the query reads {size / _GIB:,.2f} GiB, about ${size / (1 << 40) * _USD_PER_TIB:,.2f} "
             f"at ${_USD_PER_TIB} per TiB"
         )

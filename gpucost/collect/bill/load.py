@@ -18,11 +18,11 @@ from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
 from gpucost.collect.bill import formats, manifest, opening
 from gpucost.collect.bill.formats import Format
-from gpucost.collect.bill.manifest import Manifest
+from gpucost.collect.bill.manifest import BillManifest
 from gpucost.collect.bill.opening import Tree
 from gpucost.errors import DataError, GpucostError
 from gpucost.objects import Entry
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import bill_files, bill_rules, charges, sqlfiles
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ ORDER BY source_file, source_row
 LIMIT 1"""
 
 
-def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path) -> Staged:
+def stage(con: DuckDBPyConnection, form: Format, opened: RawFile, target: Path) -> Staged:
     """One file as text columns, named as in the format's SQL. Raises DataError."""
     if opened.kind == "json":
         raise DataError(
@@ -105,27 +105,27 @@ def stage(con: DuckDBPyConnection, known: Format, opened: RawFile, target: Path)
             "save it as JSON lines: one charge per line, each an object",
         )
     header = list(opened.header)
-    columns, maps = formats.locate(known, header, opened.name)
+    columns, maps = formats.locate(form, header, opened.name)
     if opened.kind == "jsonl":
         # Lines omit null values, so a column can appear for the first time far down.
         header += [column for column, at in columns.items() if at is None]
-        columns, maps = formats.locate(known, header, opened.name)
-    has_line_items = bool(known.line_item) and columns[known.line_item[0]] is not None
+        columns, maps = formats.locate(form, header, opened.name)
+    has_line_items = bool(form.line_item) and columns[form.line_item[0]] is not None
     file = replace(
         opened,
         header=header,
         columns=columns,
         maps=maps,
-        line_item=known.line_item if has_line_items else (),
-        times=known.times,
-        numbers=known.numbers.split(),
+        line_item=form.line_item if has_line_items else (),
+        times=form.times,
+        numbers=form.numbers.split(),
     )
     return bill_files.stage(con, file, target)
 
 
 def write_rows(
     con: DuckDBPyConnection,
-    known: Format,
+    form: Format,
     staged: Sequence[Staged],
     files: charges.BillFiles,
     *,
@@ -136,21 +136,21 @@ def write_rows(
     A charge in two files counts twice unless `across_files`. Raises DataError, with file and row, if a
     required column of a charge is missing.
     """
-    bill_files.staged_view(con, staged, known.columns, formats.MAPS)
+    bill_files.staged_view(con, staged, form.columns, formats.MAPS)
     con.execute("SET VARIABLE across_files = $1", [across_files])
     may_repeat = any(file.repeats for file in staged) or (across_files and len(staged) > 1)
     con.execute("SET VARIABLE may_repeat = $1", [may_repeat])
-    if known.catalog:
+    if form.catalog:
         load_catalog(con)
     with bill_files.values_in_words([file.name for file in staged]):
         for step in (_REPEATED, _NOT_REPEATED, _ALL_ROWS, formats.FOCUS_PROVIDER):
             con.execute(step)
-        asks: list[Statement | str] = [_UNNAMED]
-        for text in map(formats.sql_text, known.sql.split()):
+        queries: list[Statement | str] = [_UNNAMED]
+        for text in map(formats.sql_text, form.sql.split()):
             if engine.has_input(con, text):
                 statements = engine.parsed(con, text)
-                if known.has_findings and text == formats.sql_text(known.sql.split()[-1]):
-                    asks.append(statements.pop())
+                if form.has_findings and text == formats.sql_text(form.sql.split()[-1]):
+                    queries.append(statements.pop())
                 for statement in statements:
                     con.execute(statement)
         con.execute(_READ)
@@ -159,25 +159,25 @@ def write_rows(
         is_complete = charges.write_details(con, files)
         con.execute(_ALL_ROWS)
         if not is_complete:
-            raise _unread(con, known)
+            raise _unread(con, form)
         if without := con.execute(_WITHOUT_ACCOUNT).fetchone():
             raise DataError(
                 f"{without[0]}: some rows have no billing account",
                 "get the file again; none of it was loaded",
             )
         if con.execute(_HAS_LEFT_OUT).fetchall() == [(True,)]:
-            asks.insert(0, _LEFT_OUT)
+            queries.insert(0, _LEFT_OUT)
     # Reading the written rows is faster than mapping them again.
     con.execute("CREATE OR REPLACE TEMP VIEW charges_read AS FROM incoming")
-    findings = [SourceFinding(*row) for ask in asks for row in con.execute(ask).fetchall()]
+    findings = [SourceFinding(*row) for query in queries for row in con.execute(query).fetchall()]
     ((repeated,),) = con.execute("SELECT count(*) FROM repeated").fetchall()
     return findings + repeated_rows(repeated, "of these files")
 
 
-def _unread(con: DuckDBPyConnection, known: Format) -> DataError:
+def _unread(con: DuckDBPyConnection, form: Format) -> DataError:
     ((file, row, what),) = con.execute(_UNREAD).fetchall()
     fix = (
-        f"row 1 is the first row of data; the file was read as {known.title}; charges must begin in 2000 to 2100 and "
+        f"row 1 is the first row of data; the file was read as {form.title}; charges must begin in 2000 to 2100 and "
         "end later; none of it was loaded"
     )
     if what.startswith("the currency "):
@@ -193,21 +193,21 @@ def repeated_rows(count: int, where: str) -> list[SourceFinding]:
 
 
 def write_loose(
-    con: DuckDBPyConnection, known: Format, staged: Sequence[Staged], files: charges.BillFiles
+    con: DuckDBPyConnection, form: Format, staged: Sequence[Staged], files: charges.BillFiles
 ) -> tuple[list[SourceFinding], dict[str, str]]:
     """As `write_rows`, for files without a manifest; leaves out superseded files and returns them."""
-    findings = write_rows(con, known, staged, files, across_files=False)
+    findings = write_rows(con, form, staged, files, across_files=False)
     lost = bill_rules.superseded(con) if len(staged) > 1 else {}
     if lost or (len(staged) > 1 and con.execute(_IN_TWO_FILES).fetchall()):
         charges.take_back(con)
-        findings = write_rows(con, known, [file for file in staged if file.name not in lost], files)
+        findings = write_rows(con, form, [file for file in staged if file.name not in lost], files)
     return findings, lost
 
 
 _EVERY_SECONDS = 0.2
 
 
-@record
+@frozen_dataclass
 class BillProgress:
     """Progress of a run: bytes of files read and in total, and the current step."""
 
@@ -227,7 +227,7 @@ class Meter:
         self._done = 0
         self.total = 0
 
-    def tell(self, note: str, part: int = 0) -> None:
+    def show_progress(self, note: str, part: int = 0) -> None:
         """Report the current step, and the bytes read of the current file."""
         if self._progress is not None:
             self._progress(BillProgress(self._done + part, self.total, note))
@@ -235,12 +235,12 @@ class Meter:
     def advance(self, size: int) -> None:
         """A file of `size` bytes is done."""
         self._done += size
-        self.tell("")
+        self.show_progress("")
 
     @contextmanager
     def reading(self, con: DuckDBPyConnection, name: str, size: int) -> Iterator[None]:
         """Report progress continuously while a file is read on `con`."""
-        self.tell(f"reading {name}")
+        self.show_progress(f"reading {name}")
         if self._progress is None:
             yield
             return
@@ -252,7 +252,7 @@ class Meter:
         def watch() -> None:
             while not over.wait(_EVERY_SECONDS):
                 if (percent := con.query_progress()) > 0:
-                    self.tell(f"reading {name}", round(size * percent / 100))
+                    self.show_progress(f"reading {name}", round(size * percent / 100))
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -300,7 +300,7 @@ def collect_bills(
 
 
 File = tuple[Tree, Entry]
-_Delivery = tuple[Tree, Manifest, list[File]]
+_Delivery = tuple[Tree, BillManifest, list[File]]
 
 
 @dataclass(slots=True)
@@ -398,15 +398,15 @@ class _Loading:
         entries = tree.entries()
         if over := tree.passed_over():
             what = "1 file was" if len(over) == 1 else f"{len(over):,} files were"
-            listed = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
+            some_names = ", ".join(over[:_LISTED]) + (" …" if len(over) > _LISTED else "")
             fix = "name a file directly to load it anyway"
-            self._find("note", "passed_over", f"{tree.name}: {what} skipped by name: {listed}", fix)
+            self._find("note", "passed_over", f"{tree.name}: {what} skipped by name: {some_names}", fix)
         manifests = tree.manifests()
         others = []
         for entry in entries:
-            read, name = None, tree.shown(entry)
+            read, name = None, tree.label(entry)
             if entry.key.lower().endswith(".json") and "manifest" in entry.key.lower():
-                self.meter.tell(f"reading {name}")
+                self.meter.show_progress(f"reading {name}")
                 read = manifest.parse(tree.fetch(entry, self.work).read_bytes(), entry, name)
             if read is None:
                 others.append(entry)
@@ -443,7 +443,7 @@ class _Loading:
             )
         return sets, [(tree, entry) for entry in loose]
 
-    def _whole(self, tree: Tree, delivery: Manifest, files: list[File]) -> None:
+    def _whole(self, tree: Tree, delivery: BillManifest, files: list[File]) -> None:
         digests = [self._content_digest(*file) for file in files]
         if not files:
             raise DataError(f"{tree.name}: {delivery.key} names no files", "get the manifest again")
@@ -475,7 +475,7 @@ class _Loading:
 
         Raises DataError if one of `files` that is read in place (Parquet) changed since its digest.
         """
-        self.meter.tell("writing to the store")
+        self.meter.show_progress("writing to the store")
         with self.store.write(self.work, *self._folders) as con:
             bill_files.bound(con)
             # Each thread fills its own row groups, at half the cost of keeping the files' order; source_row
@@ -486,7 +486,7 @@ class _Loading:
             yield con
             for tree, entry in files:
                 if tree.state(entry) != self._states[tree, entry]:
-                    what = f"{tree.shown(entry)} changed while it was read"
+                    what = f"{tree.label(entry)} changed while it was read"
                     raise DataError(
                         what, "run the command again when the file is complete; none of it was loaded"
                     )
@@ -506,12 +506,14 @@ class _Loading:
 
     def _keep_stamps(self, digest: str, digests: Iterable[str]) -> None:
         """Stamps of loaded files that were too young then or were touched since."""
-        new = {stamp: of for stamp, of in self._stamps_of(digests).items() if stamp not in self._stamped}
+        new = {
+            stamp: digest for stamp, digest in self._stamps_of(digests).items() if stamp not in self._stamped
+        }
         if new:
             with self.store.write() as con:
                 charges.add_stamps(con, digest, new)
 
-    def _loaded_whole(self, delivery: Manifest, digests: Sequence[str]) -> str | None:
+    def _loaded_whole(self, delivery: BillManifest, digests: Sequence[str]) -> str | None:
         """The digest of the load, if the store has exactly these files of a period, read by the current
         rules.
         """
@@ -530,20 +532,20 @@ class _Loading:
                 digest = self._content_digest(tree, entry)
                 first_tree, first = files.setdefault(digest, (tree, entry))
                 if (first_tree, first) != (tree, entry):
-                    same = f"{tree.shown(entry)} is the same as {first_tree.shown(first)}: it counts once"
+                    same = f"{tree.label(entry)} is the same as {first_tree.label(first)}: it counts once"
                     self._find("note", "same_file", same)
                     self.meter.advance(entry.size)
         loaded = self._loaded(files)
         groups: dict[str, _Group] = {}
-        known = set[str]().union(*(load.file_digests for _, load, _ in loaded))
+        loaded_digests = set[str]().union(*(load.file_digests for _, load, _ in loaded))
         for digest in files:
-            if digest not in known:
+            if digest not in loaded_digests:
                 self._read_loose(digest, files[digest], groups)
         # New files are compared together with loaded ones.
         changed = [load.file_digests for kind, load, _ in loaded if kind.name in groups]
-        beside = set[str]().union(*changed)
+        changed_digests = set[str]().union(*changed)
         for digest in files:
-            if digest in beside:
+            if digest in changed_digests:
                 self._read_loose(digest, files[digest], groups)
         if any(not isinstance(error, formats.NotThis) for error in self.run.errors[errors_before:]):
             # A file of the batch is invalid: none of the batch is loaded.
@@ -628,9 +630,9 @@ class _Loading:
                 self._fail(why, "leave it out")
             else:
                 self._find("note", "superseded", why)
-        self._tell(files, results, findings, is_named=bool(group.named))
+        self._report_results(files, results, findings, is_named=bool(group.named))
 
-    def _tell(
+    def _report_results(
         self,
         files: charges.BillFiles,
         results: list[BillResult],
@@ -668,7 +670,7 @@ class _Loading:
 
     def _read(self, tree: Tree, entry: Entry) -> list[tuple[Format, Staged]]:
         """The files in a file or archive, as text columns; fetched files are kept only if read in place."""
-        directory, name = self.work / f"files-{next(self._serial)}", tree.shown(entry)
+        directory, name = self.work / f"files-{next(self._serial)}", tree.label(entry)
         directory.mkdir()
         files = []
         with self.meter.reading(self.con, name, entry.size):
@@ -692,18 +694,18 @@ class _Loading:
             rmtree(directory)
         return files
 
-    def _check_holders(self, known: Format, staged: Staged) -> None:
+    def _check_holders(self, form: Format, staged: Staged) -> None:
         """A format used by several providers; the rows name theirs."""
         with bill_files.values_in_words([staged.name]):
-            bill_files.staged_view(self.con, [staged], known.columns, formats.MAPS)
+            bill_files.staged_view(self.con, [staged], form.columns, formats.MAPS)
             self.con.execute(formats.FOCUS_PROVIDER)
             holders = {str(row[0]) for row in self.con.execute(_HOLDERS).fetchall()}
         if holders and self.provider not in holders:
-            what = f"{staged.name} is {known.title} of {', '.join(sorted(holders))}"
+            what = f"{staged.name} is {form.title} of {', '.join(sorted(holders))}"
             raise formats.NotThis(what, "load files of any provider with gpucost collect focus")
 
-    def _digest(self, known: Format, digests: Iterable[str]) -> str:
-        parts = [known.name, known.rules_digest, self.currency or "", *sorted(digests)]
+    def _digest(self, form: Format, digests: Iterable[str]) -> str:
+        parts = [form.name, form.rules_digest, self.currency or "", *sorted(digests)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _find(

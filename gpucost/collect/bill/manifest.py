@@ -14,14 +14,14 @@ from pathlib import PurePosixPath
 from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.objects import Entry
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 _PERIOD = re.compile(r"BILLING_PERIOD=(\d{4}-\d{2})", re.IGNORECASE)
 _RANGE = re.compile(r"^(\d{4})(\d{2})\d{2}-\d{8}$")
 
 
-@record
-class Manifest:
+@frozen_dataclass
+class BillManifest:
     """A manifest: the export's name, the billing period, and the keys of its files in the bucket.
 
     `delivered` orders deliveries in the same folder by time; '' without an order. `sizes`: bytes of the
@@ -41,7 +41,7 @@ class Manifest:
         return len(PurePosixPath(self.key).parts)
 
 
-def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
+def parse(text: bytes, entry: Entry, name: str) -> BillManifest | None:
     """The manifest; None for any other JSON file, and for an Azure run without a period.
 
     Raises DataError if it cannot be used.
@@ -58,12 +58,12 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
         return None
     if isinstance(document.get("blobs"), list):
         return _of_azure(document, entry)
-    listed = document.get("reportKeys", document.get("dataFiles"))
-    if not isinstance(listed, list):
+    addresses = document.get("reportKeys", document.get("dataFiles"))
+    if not isinstance(addresses, list):
         return None
     bucket = str(document.get("bucket") or "")
     files = []
-    for address in map(str, listed or document.get("dataFiles") or []):
+    for address in map(str, addresses or document.get("dataFiles") or []):
         if address.startswith("s3://"):
             bucket, _, address = address.removeprefix("s3://").partition("/")
         files.append(address.lstrip("/"))
@@ -71,33 +71,33 @@ def parse(text: bytes, entry: Entry, name: str) -> Manifest | None:
     period = stated or next(filter(None, map(_named, files)), None)
     if period is None:
         raise DataError(f"the billing period is missing in manifest {name}", "get the manifest again")
-    return Manifest(entry.key, _source(document, bucket, files), period, tuple(files))
+    return BillManifest(entry.key, _source(document, bucket, files), period, tuple(files))
 
 
-def choose(manifests: list[Manifest]) -> list[Manifest]:
+def choose(manifests: list[BillManifest]) -> list[BillManifest]:
     """One manifest per export and billing period: the one above the manifests of deliveries.
 
     Raises DataError if there are several deliveries and the valid one is unknown.
     """
-    chosen: dict[tuple[str, str], Manifest] = {}
+    chosen: dict[tuple[str, str], BillManifest] = {}
     for manifest in sorted(manifests, key=lambda manifest: (manifest.depth, manifest.key)):
-        known = chosen.setdefault((manifest.source, manifest.billing_period), manifest)
-        if manifest.delivered and known.delivered:
+        best = chosen.setdefault((manifest.source, manifest.billing_period), manifest)
+        if manifest.delivered and best.delivered:
             chosen[manifest.source, manifest.billing_period] = max(
-                known, manifest, key=lambda one: one.delivered
+                best, manifest, key=lambda each: each.delivered
             )
-        elif known.depth == manifest.depth and known.files != manifest.files:
+        elif best.depth == manifest.depth and best.files != manifest.files:
             raise DataError(
-                f"{known.key} and {manifest.key} are deliveries of the same export and period {manifest.billing_period}",
+                f"{best.key} and {manifest.key} are deliveries of the same export and period {manifest.billing_period}",
                 "load the directory above them, with the manifest of the period, or only one of them",
             )
     return list(chosen.values())
 
 
-def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry]:
+def find(manifest: BillManifest, entries: dict[str, Entry], name: str) -> list[Entry]:
     """The files of a manifest, wherever its tree begins. Raises DataError if one is missing."""
     there = located(manifest, entries)
-    missing = [listed for listed, entry in zip(manifest.files, there, strict=True) if entry is None]
+    missing = [name for name, entry in zip(manifest.files, there, strict=True) if entry is None]
     if missing:
         more = f" ({len(missing)} are missing)" if len(missing) > 1 else ""
         raise DataError(
@@ -113,14 +113,14 @@ def find(manifest: Manifest, entries: dict[str, Entry], name: str) -> list[Entry
     return [entry for entry in there if entry]
 
 
-def governed(manifest: Manifest) -> str:
+def governed(manifest: BillManifest) -> str:
     """The directory whose other files are leftovers: the period's for a CUR, the export's for Data Exports."""
     parts = PurePosixPath(manifest.key).parent.parts
     below = parts.index("metadata") if "metadata" in parts else len(parts)
     return "/".join(parts[:below])
 
 
-def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]:
+def located(manifest: BillManifest, entries: dict[str, Entry]) -> list[Entry | None]:
     """For each file, the longest existing tail of its key below a parent directory of the manifest."""
     above = PurePosixPath(manifest.key).parents
 
@@ -128,7 +128,7 @@ def located(manifest: Manifest, entries: dict[str, Entry]) -> list[Entry | None]
         places = (str(parent.joinpath(*parts[start:])) for start in range(len(parts)) for parent in above)
         return next((entries[place] for place in places if place in entries), None)
 
-    return [find_file(PurePosixPath(listed).parts) for listed in manifest.files]
+    return [find_file(PurePosixPath(name).parts) for name in manifest.files]
 
 
 def _month(moment: object) -> str | None:
@@ -159,7 +159,7 @@ def _source(document: inputs.JsonObject, bucket: str, files: list[str]) -> str:
 _RUN = re.compile(r"^\d{12}$")
 
 
-def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
+def _of_azure(document: inputs.JsonObject, entry: Entry) -> BillManifest | None:
     """The manifest of an export run: 'root/export' of
     'root/export/20230101-20230131/202301041442/<run>/000001.csv'.
     """
@@ -175,7 +175,7 @@ def _of_azure(document: inputs.JsonObject, entry: Entry) -> Manifest | None:
     )
     number = next((part for part in reversed(placed.parts) if _RUN.match(part)), None)
     container = str(_part(document, "deliveryConfig").get("containerUri") or "").rpartition("/")[2]
-    return Manifest(
+    return BillManifest(
         entry.key,
         "azure://" + "/".join(part for part in (container, *folder) if part),
         month,

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, TypeGuard
 
 from gpucost import inputs
 from gpucost.collect.bill.formats import NotThis
-from gpucost.collect.bill.manifest import Manifest
+from gpucost.collect.bill.manifest import BillManifest
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.objects import Entry, open_address
 from gpucost.store import bill_files
@@ -80,7 +80,7 @@ def results(page: inputs.JsonObject) -> Iterator[inputs.JsonObject]:
             flat = dict(around)
             for name, value in result.items():
                 flat |= (
-                    {f"{name}_{inner}": one for inner, one in value.items()}
+                    {f"{name}_{inner}": inner_value for inner, inner_value in value.items()}
                     if isinstance(value, dict)
                     else {name: value}
                 )
@@ -179,14 +179,14 @@ def _open_json(path: Path, name: str, text: str, directory: Path) -> RawFile:
         if not line.strip():
             continue
         try:
-            record = inputs.parse_json(line)
+            row = inputs.parse_json(line)
         except ValueError:
             if number == 1:
                 return _document(path, name, directory)
             break  # cut off by the limit, or invalid: reading the whole file decides
-        if not isinstance(record, dict) or is_answer(record) or is_page(record):
+        if not isinstance(row, dict) or is_answer(row) or is_page(row):
             return _document(path, name, directory)
-        keys |= dict.fromkeys(record)
+        keys |= dict.fromkeys(row)
     return RawFile(path, name, "jsonl", list(keys))
 
 
@@ -297,7 +297,7 @@ class Tree(ABC):
         """Files that are skipped because of the ending of their names. Only files on disk are reported."""
         return []
 
-    def manifests(self) -> list[Manifest]:
+    def manifests(self) -> list[BillManifest]:
         """Billing periods that are complete in this source, without manifests among its files."""
         return []
 
@@ -306,7 +306,7 @@ class Tree(ABC):
         """The file on disk; a remote file is written to `directory`. Raises SourceError."""
 
     @abstractmethod
-    def shown(self, entry: Entry) -> str:
+    def label(self, entry: Entry) -> str:
         """The name for the user, and in `charges.source_file`."""
 
     def digest(self, entry: Entry) -> str:
@@ -328,7 +328,7 @@ class BucketTree(Tree):
     def __init__(self, address: str, config: Config) -> None:
         self.bucket, self.prefix = open_address(address, config)
         # Never show the SAS token of an address.
-        self.name = self.bucket.shown(self.prefix).rstrip("/")
+        self.name = self.bucket.label(self.prefix).rstrip("/")
 
     def entries(self) -> list[Entry]:
         found = self.bucket.found(self.prefix)
@@ -337,7 +337,7 @@ class BucketTree(Tree):
                 found, self.is_file = [self.bucket.head(self.prefix)], True
         if not found:
             raise SourceError(f"no files at {self.name}", "correct the address: name a folder or one file")
-        return [one for one in found if one.key.lower().endswith(ENDINGS)]
+        return [entry for entry in found if entry.key.lower().endswith(ENDINGS)]
 
     def around(self) -> list[Entry]:
         # AWS Data Exports writes manifests to metadata/, next to the folder of the files.
@@ -350,15 +350,15 @@ class BucketTree(Tree):
             found = self.bucket.fetch(entry.key, target)
         except FileNotFoundError:
             fix = "run the command again; keys that begin with a slash cannot be read"
-            raise SourceError(f"{self.shown(entry)} does not exist any more", fix) from None
+            raise SourceError(f"{self.label(entry)} does not exist any more", fix) from None
         if found != entry:
             raise SourceError(
-                f"{self.shown(entry)} is being replaced by a new delivery", "run the command again"
+                f"{self.label(entry)} is being replaced by a new delivery", "run the command again"
             )
         return target
 
-    def shown(self, entry: Entry) -> str:
-        return self.bucket.shown(entry.key)
+    def label(self, entry: Entry) -> str:
+        return self.bucket.label(entry.key)
 
 
 class MonthTree(Tree):
@@ -375,10 +375,10 @@ class MonthTree(Tree):
     def entries(self) -> list[Entry]:
         return [Entry(self.key, 0)]
 
-    def manifests(self) -> list[Manifest]:
-        return [Manifest(f"{self.month}.json", self.name, self.month, (self.key,))]
+    def manifests(self) -> list[BillManifest]:
+        return [BillManifest(f"{self.month}.json", self.name, self.month, (self.key,))]
 
-    def shown(self, entry: Entry) -> str:  # noqa: ARG002
+    def label(self, entry: Entry) -> str:  # noqa: ARG002
         return f"{self.name}#{self.month}"
 
 
@@ -426,15 +426,15 @@ class LocalTree(Tree):
     def fetch(self, entry: Entry, directory: Path) -> Path:  # noqa: ARG002 (the file is on disk)
         return self.root / entry.key
 
-    def shown(self, entry: Entry) -> str:
+    def label(self, entry: Entry) -> str:
         return str(self.root / entry.key)
 
     def digest(self, entry: Entry) -> str:
-        with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
+        with _in_words(self.label(entry)), (self.root / entry.key).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def state(self, entry: Entry) -> object:
-        with _in_words(self.shown(entry)):
+        with _in_words(self.label(entry)):
             status = (self.root / entry.key).stat()
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -446,7 +446,7 @@ class LocalTree(Tree):
         after the file was read, because younger files get no stamp; and a disk without change times, by the
         samples.
         """
-        with _in_words(self.shown(entry)), (self.root / entry.key).open("rb") as file:
+        with _in_words(self.label(entry)), (self.root / entry.key).open("rb") as file:
             status = os.fstat(file.fileno())
             if time.time_ns() - max(status.st_ctime_ns, status.st_mtime_ns) < _AT_REST_NS:
                 return None

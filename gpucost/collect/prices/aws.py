@@ -16,9 +16,9 @@ from gpucost.collect.prices.base import (
     again,
     gpu_memory_mib,
     gpu_model,
-    known_types,
-    one_of_each,
     read_as,
+    types_in_catalog,
+    without_duplicates,
 )
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
@@ -154,11 +154,11 @@ def accelerated(described: JsonObject) -> InstanceType | None:
     if not devices:
         return None
     device, name = devices[0], described["InstanceType"]
-    known = known_types("aws").get(name)
+    known_type = types_in_catalog("aws").get(name)
     memory = device.get("MemoryInfo", {}).get("SizeInMiB")
     # EC2 has one name for the A100 of 40 and of 80 GB.
     sized = [] if memory is None else [f"{device['Name']}-{round(memory / 1024)}GB"]
-    model = known.gpu_model if known else gpu_model(*sized, device["Name"])
+    model = known_type.gpu_model if known_type else gpu_model(*sized, device["Name"])
     return InstanceType(
         instance_type=name,
         gpu_model=model,
@@ -181,8 +181,8 @@ def _count(name: str, devices: list[JsonObject], model: str) -> float:
         float(d.get("LogicalGpuCount") or 0) * float(d.get("GpuPartitionSize") or 0) for d in devices
     ):
         return parts
-    if known := known_types("aws").get(name):
-        return float(known.gpu_count)
+    if known_type := types_in_catalog("aws").get(name):
+        return float(known_type.gpu_count)
     memory, whole = devices[0].get("MemoryInfo", {}).get("SizeInMiB"), gpu_memory_mib(model)
     # Partitions are eighths: memory is a little less than its share.
     return max(1, round(8 * memory / whole)) / 8 if memory and whole else 1.0
@@ -208,13 +208,13 @@ class AwsPrices(PriceCollector):
             prices: list[ListPrice] = []
             types: dict[str, InstanceType] = {}
             for region in regions:
-                self.tell(f"{region}: instance types")
+                self.show_progress(f"{region}: instance types")
                 types |= {item.instance_type: item for item in self._types(session, region)}
-                names = {*known_types("aws"), *types}
+                names = {*types_in_catalog("aws"), *types}
                 prices += _not_none(
                     [*self._products(session, region, names), *self._plans(session, region, names)], region
                 )
-        return ProviderPrices("aws", regions, one_of_each(prices), instance_types=list(types.values()))
+        return ProviderPrices("aws", regions, without_duplicates(prices), instance_types=list(types.values()))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
         client = aws_client(session, self.config.aws, "ec2", region)
@@ -224,7 +224,7 @@ class AwsPrices(PriceCollector):
                     yield kind
 
     def _products(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
-        self.tell(f"{region}: price list")
+        self.show_progress(f"{region}: price list")
         client = aws_client(session, self.config.aws, "pricing", _price_list_region(region))
         wanted = {**WANTED, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
@@ -236,7 +236,7 @@ class AwsPrices(PriceCollector):
                 yield from product_prices(text, region, names, self.day)
 
     def _plans(self, session: boto3.Session, region: str, names: set[str]) -> Iterator[ListPrice]:
-        self.tell(f"{region}: Savings Plans")
+        self.show_progress(f"{region}: Savings Plans")
         client = aws_client(session, self.config.aws, "savingsplans", _price_list_region(region))
         ordered = sorted(names)
         for start in range(0, len(ordered), _TYPES_PER_REQUEST):

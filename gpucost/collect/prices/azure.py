@@ -13,10 +13,10 @@ from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
     PriceCollector,
     again,
-    known_types,
-    one_of_each,
     public_list,
     read_as,
+    types_in_catalog,
+    without_duplicates,
 )
 from gpucost.errors import SourceError
 from gpucost.http import JsonServer
@@ -41,7 +41,7 @@ def item_prices(item: JsonObject, day: date) -> Iterator[ListPrice]:
         words = " ".join((item["productName"], item["skuName"], item["meterName"]))
         if (
             not region
-            or not (_FAMILIES.match(name) or name in known_types("azure"))
+            or not (_FAMILIES.match(name) or name in types_in_catalog("azure"))
             or _OTHERWISE.search(words)
         ):
             return
@@ -123,8 +123,8 @@ class AzurePrices(PriceCollector):
                     "gpucost collect prices --provider azure --region eastus, or set other regions in [azure]",
                 )
             prices += in_region
-        one_each = without_placeholders(one_of_each(prices))
-        return ProviderPrices("azure", wanted or sorted({price.region for price in one_each}), one_each)
+        distinct = without_placeholders(without_duplicates(prices))
+        return ProviderPrices("azure", wanted or sorted({price.region for price in distinct}), distinct)
 
     def _items(self, public: JsonServer, region: str) -> Iterator[JsonObject]:
         wanted = "serviceName eq 'Virtual Machines' and startswith(armSkuName, 'Standard_N')"
@@ -138,7 +138,7 @@ class AzurePrices(PriceCollector):
         }
         turned: set[str] = set()
         while url:
-            self.tell(f"{region or 'all regions'}: page {len(turned) + 1}")
+            self.show_progress(f"{region or 'all regions'}: page {len(turned) + 1}")
             page = public.ask("GET", url, params=params, number=Decimal, is_whole=_is_whole)
             yield from page["Items"]
             turned.add(url)

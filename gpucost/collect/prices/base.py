@@ -20,7 +20,7 @@ from gpucost.config.model import Config
 from gpucost.errors import SourceError
 from gpucost.store.prices import ListPrice, ProviderPrices
 
-Tell = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 
 _LONGEST_SECONDS = 3600.0
 _JSON_BYTES = inputs.ANSWER
@@ -35,7 +35,7 @@ _REGIONS = {"aws": r"[a-z]{2,}(-[a-z]+)+-\d+", "gcp": r"[a-z]+-[a-z]+\d+", "azur
 class PriceCollector(ABC):
     """The list prices of one cloud. Subclasses query them.
 
-    `regions`: from the option. `seen`: regions of known nodes. `day`: the current UTC day. `tell` receives
+    `regions`: from the option. `seen`: regions of known nodes. `day`: the current UTC day. `show_progress` receives
     progress messages.
     """
 
@@ -44,7 +44,7 @@ class PriceCollector(ABC):
     regions: list[str]
     seen: list[str]
     day: date
-    tell: Tell
+    show_progress: ShowProgress
 
     @abstractmethod
     def fetch(self) -> ProviderPrices:
@@ -99,12 +99,12 @@ def newest(prices: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, Any]:
     return best
 
 
-def one_of_each(prices: Iterable[ListPrice]) -> list[ListPrice]:
+def without_duplicates(prices: Iterable[ListPrice]) -> list[ListPrice]:
     """One price per item, ordered by item."""
     return sorted(newest(prices, lambda price: price.key).values(), key=lambda price: price.key)
 
 
-class KnownType(BaseModel, frozen=True):
+class CatalogType(BaseModel, frozen=True):
     """One instance type of the catalog; `gpu_memory_mib` is per GPU, or per fraction of one."""
 
     instance_type: str
@@ -117,14 +117,14 @@ class KnownType(BaseModel, frozen=True):
 
 
 @cache
-def known_types(provider: str) -> Mapping[str, KnownType]:
+def types_in_catalog(provider: str) -> Mapping[str, CatalogType]:
     """The catalog's instance types of a provider, by name."""
     rows = [
         {name: text for name, text in row.items() if text}
         for row in facts("instances.csv")
         if row["provider"] == provider
     ]
-    return {row["instance_type"]: KnownType.model_validate(row) for row in rows}
+    return {row["instance_type"]: CatalogType.model_validate(row) for row in rows}
 
 
 def gpu_model(*spellings: str) -> str:

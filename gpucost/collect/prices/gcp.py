@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpucost.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
 from gpucost.collect.prices.base import (
-    KnownType,
+    CatalogType,
     PriceCollector,
     again,
     gpu_model,
-    known_types,
     newest,
-    one_of_each,
+    types_in_catalog,
+    without_duplicates,
 )
 from gpucost.errors import SourceError
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
@@ -49,16 +49,16 @@ _MEGA = re.compile(r"\b(?:mega|plus)\b", re.IGNORECASE)
 MEGA = "-Mega"
 
 
-@record
+@frozen_dataclass
 class PriceUnit:
     """A vCPU, GiB or GPU and its purchase option: the key of a unit price within a region.
 
-    `part` is 'cpu', 'memory_gib', 'gpu' or 'local_ssd_gib'; `of` is the machine family ('a2', 'a3plus') or
+    `part` is 'cpu', 'memory_gib', 'gpu' or 'local_ssd_gib'; `owner` is the machine family ('a2', 'a3plus') or
     the GPU model.
     """
 
     part: str
-    of: str
+    owner: str
     purchase_option: str = "on_demand"
     term_years: int = 0
 
@@ -67,10 +67,10 @@ class PriceUnit:
         """The name of the component in component_prices."""
         if self.part == "local_ssd_gib":
             return self.part
-        return f"gpu/{self.of}" if self.part == "gpu" else f"{self.of}/{self.part}"
+        return f"gpu/{self.owner}" if self.part == "gpu" else f"{self.owner}/{self.part}"
 
 
-@record
+@frozen_dataclass
 class UnitPrice:
     """The hourly price of a unit in each of `regions`. `whole` if it covers its share of the whole machine."""
 
@@ -93,7 +93,7 @@ def unit_price(sku: Sku) -> UnitPrice | None:
     )
     if option is None or named is None:
         return None
-    part, of = named
+    part, owner = named
     info = max(
         sku.pricing_info, key=lambda info: info.effective_time.timestamp() if info.effective_time else 0
     )
@@ -101,7 +101,7 @@ def unit_price(sku: Sku) -> UnitPrice | None:
     if priced is None:
         return None
     started = info.effective_time.date() if info.effective_time else None
-    unit = PriceUnit(part, of, option, term)
+    unit = PriceUnit(part, owner, option, term)
     return UnitPrice(unit, tuple(sku.service_regions), *priced, started, whole="gpu slice" in words.lower())
 
 
@@ -169,7 +169,7 @@ def by_region(prices: Iterable[UnitPrice]) -> Units:
 
 def machine_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Iterator[ListPrice]:
     """The price of each machine of the catalog in a region; none if one of its parts is not sold there."""
-    for machine in known_types("gcp").values():
+    for machine in types_in_catalog("gcp").values():
         for option, term in _BOUGHT:
             parts = list(_parts(machine, option, term, units))
             priced = [(amount, price) for amount, price in parts if price is not None]
@@ -193,9 +193,9 @@ def component_prices(region: str, units: Mapping[PriceUnit, UnitPrice]) -> Itera
     """The prices of GPU machines' parts in a region; none if no GPU is sold there."""
     if not any(unit.part == "gpu" for unit in units):
         return
-    families = {family_of(name) for name in known_types("gcp")} | _BESIDE
+    families = {family_of(name) for name in types_in_catalog("gcp")} | _BESIDE
     for unit, price in units.items():
-        if unit.part in ("gpu", "local_ssd_gib") or unit.of in families:
+        if unit.part in ("gpu", "local_ssd_gib") or unit.owner in families:
             bought = unit.purchase_option, unit.term_years
             yield ComponentPrice(
                 region, unit.component, *bought, price.price_per_hour, price.currency, SOURCE
@@ -209,7 +209,7 @@ def family_of(machine: str) -> str:
 
 
 def _parts(
-    machine: KnownType, option: str, term: int, units: Mapping[PriceUnit, UnitPrice]
+    machine: CatalogType, option: str, term: int, units: Mapping[PriceUnit, UnitPrice]
 ) -> Iterator[tuple[Decimal, UnitPrice | None]]:
     """The amounts of a machine's parts; None if a part is not sold that way."""
     family = family_of(machine.instance_type)
@@ -241,7 +241,10 @@ class GcpPrices(PriceCollector):
         with google_in_words(self.provider, _AGAIN, ("listing SKUs is ", allowing), "incomplete answer: "):
             units = by_region(self._units(self._client()))
         wanted = self.regions or self.config.gcp.regions
-        prices = {region: one_of_each(machine_prices(region, of)) for region, of in units.items()}
+        prices = {
+            region: without_duplicates(machine_prices(region, unit_prices))
+            for region, unit_prices in units.items()
+        }
         for region in wanted:
             if not prices.get(region):
                 raise SourceError(
@@ -270,7 +273,7 @@ class GcpPrices(PriceCollector):
             request=request, retry=Retry(_passing, initial=0.5, maximum=20, timeout=60), timeout=60
         ).pages
         for number, page in enumerate(pages, start=1):
-            self.tell(f"SKUs, page {number}")
+            self.show_progress(f"SKUs, page {number}")
             for sku in page.skus:
                 if price := unit_price(sku):
                     yield price

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from gpucost.collect.prices.base import (
     PriceCollector,
     gpu_model,
-    known_types,
-    one_of_each,
     public_list,
     read_as,
+    types_in_catalog,
+    without_duplicates,
 )
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
@@ -48,10 +48,10 @@ class GpuPrices(PriceCollector):
         name_of_list, words = self.what
         url = getattr(self.config.price_lists, self.provider)
         public = public_list(self.provider, name_of_list, f"[price_lists] {self.provider}", url)
-        self.tell(words)
+        self.show_progress(words)
         answer = public.ask("POST", url, json=self.body, number=Decimal, is_whole=self.is_whole)
-        known = known_types(self.provider).items()
-        names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in known}
+        catalog_types = types_in_catalog(self.provider).items()
+        names = {kind.gpu_model: re.sub("_(SECURE|COMMUNITY)$", "", name) for name, kind in catalog_types}
         prices, types = [], {}
         with read_as(f"{self.provider}: cannot read the answer", public.later):
             for model, option, suffix, price in self.offers(answer):
@@ -61,7 +61,9 @@ class GpuPrices(PriceCollector):
                     types[name] = InstanceType(name, model, 1.0, None, None, None, self.source)
         if not prices:
             raise SourceError(f"{self.provider}: no prices of GPUs", public.later)
-        return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=list(types.values()))
+        return ProviderPrices(
+            self.provider, [""], without_duplicates(prices), instance_types=list(types.values())
+        )
 
 
 class RunpodPrices(GpuPrices):

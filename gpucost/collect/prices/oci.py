@@ -11,10 +11,10 @@ from typing import ClassVar
 from gpucost.collect.prices.base import (
     PriceCollector,
     gpu_model,
-    known_types,
-    one_of_each,
     public_list,
     read_as,
+    types_in_catalog,
+    without_duplicates,
 )
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
@@ -34,7 +34,7 @@ class OciPrices(PriceCollector):
     def fetch(self) -> ProviderPrices:
         server = self.config.price_lists.oci.rstrip("/")
         public = public_list(self.provider, "the cost estimator's list", "[price_lists] oci", server)
-        self.tell("shapes and their prices")
+        self.show_progress("shapes and their prices")
         shapes, products = (
             public.ask("GET", f"{server}/{name}.json", number=Decimal, is_whole=_is_whole)["items"]
             for name in ("shapes", "products")
@@ -56,7 +56,7 @@ class OciPrices(PriceCollector):
                 f"oci: no prices of GPU shapes in {self.config.currency}",
                 "change currency in gpucost.toml, or [price_lists] oci",
             )
-        return ProviderPrices(self.provider, [""], one_of_each(prices), instance_types=types)
+        return ProviderPrices(self.provider, [""], without_duplicates(prices), instance_types=types)
 
     def _per_hour(self, product: JsonObject) -> Decimal | None:
         """The price of one unit of a product; None unless it is sold by the hour, pay as you go."""
@@ -95,14 +95,14 @@ def _name(shape: JsonObject) -> str:
 
 def _instance_type(shape: JsonObject) -> InstanceType:
     name = _name(shape)
-    known = known_types("oci").get(name)
-    called = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)
+    known_type = types_in_catalog("oci").get(name)
+    short_name = re.sub(r"^(BM|VM)\.GPU\.?|[.-][^.-]*$", "", name)
     return InstanceType(
         instance_type=name,
-        gpu_model=known.gpu_model if known else gpu_model(called),
+        gpu_model=known_type.gpu_model if known_type else gpu_model(short_name),
         gpu_count=float(shape["gpuQty"]),
         # Here the estimator gives the memory per GPU, there of all GPUs.
-        gpu_memory_mib=known.gpu_memory_mib if known else None,
+        gpu_memory_mib=known_type.gpu_memory_mib if known_type else None,
         vcpus=None,
         memory_gib=float(shape["bundleMemoryQty"]) if shape["bundleMemoryQty"] else None,
         source=SOURCE,

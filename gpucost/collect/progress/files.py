@@ -18,7 +18,7 @@ from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
@@ -31,7 +31,7 @@ SUFFIXES = (".csv", ".jsonl", ".ndjson")
 KINDS = ("event", "counter", "gauge")
 
 
-@record
+@frozen_dataclass
 class FileResult:
     """The result of one file; `period` is from its first to its last time, `own_units` are units not in
     UNITS.
@@ -56,8 +56,8 @@ def import_files(store: Store, paths: Sequence[Path], tz: ZoneInfo) -> list[File
             source = str(path.resolve())
             loaded = load_values(con, source, ALWAYS, batch)
             runs.log_run(con, KIND, source, span, rows=loaded.values)
-            own = sorted({series.unit for series in batch.series} - set(UNITS))
-            results.append(FileResult(path, period_of(span), loaded, tuple(own)))
+            own_units = sorted({series.unit for series in batch.series} - set(UNITS))
+            results.append(FileResult(path, period_of(span), loaded, tuple(own_units)))
     return results
 
 

@@ -30,8 +30,8 @@ UNITS = (
 
 def mappings(config: Config) -> list[UnitSettings]:
     """The configured mappings, and the built-in ones with other names."""
-    own = {unit.name for unit in config.units}
-    return [*config.units, *(unit for unit in ready_made() if unit.name not in own)]
+    configured = {unit.name for unit in config.units}
+    return [*config.units, *(unit for unit in ready_made() if unit.name not in configured)]
 
 
 def ready_made() -> list[UnitSettings]:

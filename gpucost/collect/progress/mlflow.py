@@ -20,7 +20,7 @@ from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
 from gpucost.periods import Period, from_ms, to_ms
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store import runs as log
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
@@ -80,7 +80,7 @@ _PLANNED = "epochs max_epochs num_epochs num_train_epochs n_epochs total_epochs"
 _PARENT = "mlflow.parentRunId"
 
 
-@record
+@frozen_dataclass
 class MlflowResult:
     """The result of a run of the collector: MLflow runs, runs with a known place, and logged epochs."""
 

@@ -118,7 +118,9 @@ def _without_series(
         return []
     brought = ready_made()
     findings = []
-    for unit in (one for one in units if one.name not in result.metrics and one not in brought):
+    for unit in (
+        queried for queried in units if queried.name not in result.metrics and queried not in brought
+    ):
         message = f"{source.url}: [[units]] {unit.name!r} matched no series in this period"
         if unit.metric is not None and names is not None and unit.metric not in names:
             message += f"; the server has no metric {unit.metric}"

@@ -19,7 +19,7 @@ from gpucost.collect.prometheus.parse import Garbled, MatrixReader, remarks, who
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import Span
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.texts import conceal
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def session(source: PrometheusSource) -> requests.Session:
     return connection
 
 
-@record
+@frozen_dataclass
 class Retries:
     """Number and pacing of tries: exponential from `initial` to `longest` seconds, plus up to `jitter`."""
 

@@ -94,16 +94,16 @@ _MOST = {"memory_used": 4_194_304.0, "power": 10_000.0}
 
 def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
     """The idle threshold and the valid range of each metric. A ratio's name allows percentages, too."""
-    known: dict[str, Threshold] = {}
-    for one in activity_metrics(activity):
-        if one.part == "power" or (one.part == "memory" and not activity.memory):
+    limits: dict[str, Threshold] = {}
+    for metric in activity_metrics(activity):
+        if metric.part == "power" or (metric.part == "memory" and not activity.memory):
             continue
-        if one.measures in _MOST:
-            known[one.metric] = Threshold(0.0, 0.0, _MOST[one.measures] / one.scale)
-        elif one.part in ("device", "mig") or one.metric not in known:
-            highest = 100.0 / one.scale if one.is_set else 100.0
-            known[one.metric] = Threshold(idle.threshold_percent / one.scale, 0.0, highest)
-    return known
+        if metric.measures in _MOST:
+            limits[metric.metric] = Threshold(0.0, 0.0, _MOST[metric.measures] / metric.scale)
+        elif metric.part in ("device", "mig") or metric.metric not in limits:
+            highest = 100.0 / metric.scale if metric.is_set else 100.0
+            limits[metric.metric] = Threshold(idle.threshold_percent / metric.scale, 0.0, highest)
+    return limits
 
 
 @contextmanager
@@ -220,10 +220,10 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 requests.append(among(selector, "node", self._gpu_nodes).text(selector.metric))
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
         last = end // MS_PER_HOUR * MS_PER_HOUR
-        tells_hours = self._scrapes((last - MS_PER_HOUR, last)) is not None
+        has_scrapes = self._scrapes((last - MS_PER_HOUR, last)) is not None
         sums = [
             f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
-            + (f" / {_CONSTANT_SHARE}" if selector.constant and tells_hours else "")
+            + (f" / {_CONSTANT_SHARE}" if selector.constant and has_scrapes else "")
             for selector in self._selectors
             for name in selector.spelled(self._names)
         ]
@@ -348,7 +348,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         """The samples of constant series, raw in unproven hours; lives of objects come first."""
         lives: dict[Life, Integers] = {}
         rest: dict[tuple[int, str], list[tuple[Hours, set[str]]]] = {}
-        for hours in sorted(constants, key=lambda one: one.name not in LIVES.values()):
+        for hours in sorted(constants, key=lambda each: each.name not in LIVES.values()):
             if hours.name in LIVES.values():
                 for hour, names in hours.unproven().items():
                     self._read_hour([(hours, names)], from_ms, hour)
@@ -456,8 +456,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         lost metric.
         """
         failed = [(window.period.start_ms, window.period.end_ms) for window in result.failed_windows]
-        known = [(self.data_from_ms or 0, (self.newest_ms or 0) + 1)]
-        for span in intersect(subtract(result.spans, failed), known):
+        covered = [(self.data_from_ms or 0, (self.newest_ms or 0) + 1)]
+        for span in intersect(subtract(result.spans, failed), covered):
             with self.store.read() as con:
                 silences = runs.silent_families(con, self.source, self._server.cluster_label, *span)
                 self._namespaces |= runs.pod_namespaces(con, self.source)
@@ -517,21 +517,23 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             if result.windows or not result.failed_windows:
                 # With [[hosts]], the report lists the hosts that are missing.
                 found = self._findings(con, result)
-                result.findings = [one for one in found if not (self._has_hosts and one.fix == KSM_FIX)]
+                result.findings = [
+                    finding for finding in found if not (self._has_hosts and finding.fix == KSM_FIX)
+                ]
         if end == self._now_ms:
             result.findings += self._newest()
         result.findings += server_warnings(self._server, self._client)
 
     def _findings(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
         began = self.data_from_ms
-        if not (result.metrics or result.dropped) and began is not None and result.asked.end_ms <= began:
+        if not (result.metrics or result.dropped) and began is not None and result.requested.end_ms <= began:
             yield self._before_retention(began)
             return
         silences = list(self._silence(con, result))
         yield from silences
         runs.look(con, stored_needs(self._activity))
         codes = {finding.code for finding in silences}
-        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.asked))
+        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.requested))
         yield from (lack for lack in lacks if lack.code not in codes)
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             yield self._before_retention(result.not_collected.end_ms)
@@ -566,8 +568,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         yield SourceFinding("warning", "no_activity", message, None if is_there else fix)
 
     def _is_stored(self, con: DuckDBPyConnection, metrics: Sequence[str]) -> bool:
-        known = "SELECT 1 FROM series WHERE source = $1 AND list_contains($2, metric) LIMIT 1"
-        return bool(con.execute(known, [self.source, metrics]).fetchall())
+        query = "SELECT 1 FROM series WHERE source = $1 AND list_contains($2, metric) LIMIT 1"
+        return bool(con.execute(query, [self.source, metrics]).fetchall())
 
     def _is_at_other_times(self, con: DuckDBPyConnection, metrics: Sequence[str]) -> bool:
         """Whether the store has one of the metrics at any time, or the server now."""
@@ -638,12 +640,12 @@ def collect_prometheus(
             collector.take_stock(con)
             spans = collector.spans(con, period, moment, config.tz, collector.newest_ms)
         late = subtract(whole_hours(collector.late_spans(), now_ms), spans) if period is None else []
-        asked = period or period_of((spans[0][0], spans[-1][1]))
+        requested = period or period_of((spans[0][0], spans[-1][1]))
         spans = merge([*spans, *late])
         collector.prepare(spans)
-        result = collector.run(spans, asked, progress)
+        result = collector.run(spans, requested, progress)
         result.moment, result.spans = moment, spans
-        result.asked_again = sum(b - a for a, b in late) // MS_PER_HOUR
+        result.queried_again = sum(b - a for a, b in late) // MS_PER_HOUR
         collector.find_others(result)
         collector.judge(result)
         return result

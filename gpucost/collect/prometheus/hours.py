@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR, Span
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, series_key
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _hours(answer: ReadAnswer, span: Span) -> Integers:
     return (answer.ts_ms - span[0]) // MS_PER_HOUR
 
 
-@record
+@frozen_dataclass
 class Scrapes:
     """Scrape times of the kube-state-metrics targets, by target and hour of `span`.
 
@@ -125,11 +125,11 @@ def scrapes(counts: ReadAnswer, samples: Sequence[ReadAnswer], span: Span) -> Sc
     # Prometheus 2 includes a range's left end, Prometheus 3 does not: scrapes there may be counted twice.
     count[scraped[0, (scraped[0] >= 0) & ((scraped[1] + 1) % MS_PER_HOUR == 0)]] = 0
     count[count != most] = 0
-    known = Scrapes(span, names, targets, ts_ms, first, count, np.zeros(count.shape, np.bool_))
+    result = Scrapes(span, names, targets, ts_ms, first, count, np.zeros(count.shape, np.bool_))
     for row, hour in np.argwhere(count > 2).tolist():
-        apart = np.diff(known.moments(row, hour))
-        known.is_even[row, hour] = apart[0] <= LONGEST_SILENCE_MS and (apart == apart[0]).all()
-    return known
+        apart = np.diff(result.moments(row, hour))
+        result.is_even[row, hour] = apart[0] <= LONGEST_SILENCE_MS and (apart == apart[0]).all()
+    return result
 
 
 _ANY_NODE = "*"
@@ -174,11 +174,11 @@ class Hours:
         A series with a node, or of a metric that only pods on nodes have, has no samples while the pod is on
         another node.
         """
-        says_node = any("node" in labels for labels in self.series)
+        has_node = any("node" in labels for labels in self.series)
         node = _ANY_NODE if self.selector.metric in _ON_NODES else None
         for row in np.flatnonzero(self._is_open).tolist():
             position, hour = int(self._index[row]), int(self._hour[row])
-            if says_node:
+            if has_node:
                 node = self.series[position].get("node", "")
             for place in (None, node):
                 life = lives.get((int(self._target[row]), self._name(row), place, hour))

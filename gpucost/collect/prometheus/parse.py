@@ -74,8 +74,8 @@ def _seconds(words: Words, at: Integers) -> tuple[Integers, Flags]:
 def _values(word: Words, length: Integers) -> tuple[Floats, Flags]:
     usual = (length > 0) & (length <= 8)
     size = np.where(usual, length, 1).astype(np.uint64)
-    kept = word & _below(size)
-    dotted = (kept ^ _DOTS) & _below(size) | ~_below(size)
+    digits = word & _below(size)
+    dotted = (digits ^ _DOTS) & _below(size) | ~_below(size)
     dots = (
         (dotted - _ONES) & ~dotted & _TOPS
     )  # the lowest set bit marks the first dot (a zero byte of `dotted`)
@@ -87,12 +87,12 @@ def _values(word: Words, length: Integers) -> tuple[Floats, Flags]:
             has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size
         )
         before = _below(place)
-        kept = np.where(has, (kept & before) | ((kept >> np.uint64(8)) & ~before), kept)
+        digits = np.where(has, (digits & before) | ((digits >> np.uint64(8)) & ~before), digits)
         decimals = np.where(has, (size - place).astype(np.int64) - 1, 0)
         size = np.where(has, size - np.uint64(1), size)
         usual &= size > 0
     shift = (np.uint64(8) - size) << np.uint64(3)
-    aligned = (kept << shift) | (_ZEROS & _below(np.uint64(8) - size))
+    aligned = (digits << shift) | (_ZEROS & _below(np.uint64(8) - size))
     usual &= _digits(aligned)
     return _integer(aligned).astype(np.float64) / _TEN_POWERS[decimals], usual
 

@@ -19,7 +19,7 @@ from gpucost.catalog import (
     other_resources,
 )
 from gpucost.config.model import Activity
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
 # Always 1, alternating 0 and 1, or a number that rarely changes.
@@ -40,7 +40,7 @@ MOST_NAMES = 150
 _HEX = "0123456789abcdef"
 
 
-@record
+@frozen_dataclass
 class Selector:
     """The series of one metric. `metric` is the stored name, `constant` the kind of value during a life."""
 
@@ -50,11 +50,11 @@ class Selector:
     shard_label: str = "node"
     constant: Constant | None = field(default=None, compare=False)
 
-    def spelled(self, known: set[str] | None) -> list[str]:
+    def spelled(self, names: set[str] | None) -> list[str]:
         """The server's spellings of the name, in any case; all spellings if its names are unknown."""
-        if known is None:
+        if names is None:
             return sorted({self.metric, self.metric.lower()} if self.scope == "activity" else {self.metric})
-        return sorted(name for name in known if name.lower() == self.metric.lower())
+        return sorted(name for name in names if name.lower() == self.metric.lower())
 
     def with_matchers(self, *matchers: str) -> Selector:
         """A copy with additional matchers."""
@@ -131,7 +131,7 @@ def activity_names(activity: Activity, *parts: str) -> list[str]:
 _METRICS = tomllib.loads((files("gpucost.collect.prometheus") / "metrics.toml").read_text(encoding="utf-8"))
 
 
-def _listed(section: str, scope: Scope, shard_label: str) -> list[Selector]:
+def _read_selectors(section: str, scope: Scope, shard_label: str) -> list[Selector]:
     """The selectors of a section, with the given defaults."""
     return [
         Selector(item["metric"], tuple(_ONLY.get(only, only) for only in item.get("only", ())), scope,
@@ -145,15 +145,15 @@ def _claims(kind: Literal["pod", "device"], scope: Scope, shard_label: str) -> l
 
 
 GPU_CAPACITY = Selector("kube_node_status_capacity", (_ONLY["accelerators"],))
-_REQUESTS = [*_listed("requests", "requests", "uid"), *_claims("pod", "requests", "uid")]
+_REQUESTS = [*_read_selectors("requests", "requests", "uid"), *_claims("pod", "requests", "uid")]
 _CLUSTER = [
-    *_listed("cluster", "cluster", "node"),
+    *_read_selectors("cluster", "cluster", "node"),
     *_claims("device", "cluster", "resourceclaim"),
-    *_listed("kueue", "cluster", "cluster_queue"),
-    *_listed("interruptions", "cluster", "node_name"),
+    *_read_selectors("kueue", "cluster", "cluster_queue"),
+    *_read_selectors("interruptions", "cluster", "node_name"),
 ]
-_HOSTS = _listed("hosts", "hosts", "uid")
-_PODS = _listed("pods", "pods", "uid")
+_HOSTS = _read_selectors("hosts", "hosts", "uid")
+_PODS = _read_selectors("pods", "pods", "uid")
 
 KSM = "kube-state-metrics"
 ALLOW = f"{KSM}: keep the metric in --metric-allowlist"
@@ -194,7 +194,7 @@ def mig_fix(metric: str) -> str:
     return f"dcgm-exporter: add {metric} to its counters file (-f)"
 
 
-@record
+@frozen_dataclass
 class Need:
     """A required metric, labels of which at least one must be present, and the loss without them."""
 
@@ -207,7 +207,7 @@ class Need:
     hint: bool = False
 
 
-@record
+@frozen_dataclass
 class NodeFact:
     """A fact about nodes, and the labels that can contain it."""
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.collect.base import Progress, ProgressState, month_start_ms, period_of
-from gpucost.collect.slurm.facts import Facts, read_facts
+from gpucost.collect.slurm.facts import SlurmTable, read_facts
 from gpucost.collect.slurm.live import Slurmlike, slurm_of
 from gpucost.collect.slurm.sacct import Batch, Notes, SacctFormat, read_sacct
 from gpucost.errors import DataError, GpucostError, SourceError, UsageError
@@ -46,7 +46,7 @@ class SlurmResult:
     purged: Period | None = None  # queried, but no longer kept
     failed: list[GpucostError] = field(default_factory=list)
 
-    def add(self, facts: Facts) -> None:
+    def add(self, facts: SlurmTable) -> None:
         """Count the rows of a fact table."""
         table, columns = facts
         self.facts[table] = len(next(iter(columns.values()), ()))
@@ -69,7 +69,7 @@ def import_files(
             )
     results = [SlurmResult(str(path)) for path in paths]
     with store.write() as con:
-        unnamed: list[Facts] = []
+        unnamed: list[SlurmTable] = []
         for path, result in zip(paths, results, strict=True):
             facts = _facts(path, form, result.notes, to_ms(now))
             if facts is None:
@@ -103,16 +103,16 @@ def collect(
     """
     source = slurm_of(settings)
     result = SlurmResult(source.name)
-    cluster = settings.cluster or _told(source.cluster, result)
+    cluster = settings.cluster or _optional(source.cluster, result)
     if period is None:
         with store.write() as con:
             ends = [end for _, end in runs.loaded(con, KIND, cluster)] if cluster else []
         late = timedelta(days=settings.late_days)
         first = from_ms(max(ends)) - late if ends else from_ms(month_start_ms(now, tz))
         period = Period(min(first, now - timedelta(minutes=1)), now)
-    kept = _told(source.kept, result)
-    if kept is not None and period.start < now - kept:
-        result.purged = Period(period.start, min(now - kept, period.end))
+    retention = _optional(source.retention, result)
+    if retention is not None and period.start < now - retention:
+        result.purged = Period(period.start, min(now - retention, period.end))
         period = Period(result.purged.end, period.end)
     form = SacctFormat(cluster=cluster)
     for date in local_days(period, _UTC):
@@ -133,7 +133,7 @@ def collect(
     return result
 
 
-def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
+def _optional(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
     """Optional facts: slurmctld can be down while slurmdbd answers."""
     try:
         return ask()
@@ -145,7 +145,7 @@ def _told(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
 def _load_other(
     store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime
 ) -> None:
-    tables: list[Facts] = []
+    tables: list[SlurmTable] = []
     for name, ask in source.facts():
         try:
             facts = read_facts(ask(), name, form, Notes(), to_ms(now))
@@ -161,7 +161,7 @@ def _load_other(
             con.execute(_ATTRIBUTE_AGAIN)
 
 
-def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
+def _facts(path: Path, form: SacctFormat, notes: Notes, seen_ms: int) -> SlurmTable | None:
     if path.suffix == ".gz":
         return None
     try:
@@ -186,7 +186,7 @@ def _load_jobs(
     batches: Iterable[Batch],
     result: SlurmResult,
     period: Period | None,
-    cluster_given: str | None,
+    explicit_cluster: str | None,
     now: datetime,
 ) -> None:
     spans: dict[str, tuple[int, int]] = {}
@@ -202,9 +202,9 @@ def _load_jobs(
             spans[cluster] = min(begin, first), max(over, last)
         slurm.stage(con, "slurm_runs", columns)
         slurm.stage(con, "slurm_steps", batch.steps)
-    if period is not None and cluster_given and not spans:
+    if period is not None and explicit_cluster and not spans:
         # An answer without jobs is valid.
-        spans[cluster_given] = (0, 0)
+        spans[explicit_cluster] = (0, 0)
     result.clusters = {
         cluster: period_of((period.start_ms, period.end_ms) if period else (first, max(last, first + 1)))
         for cluster, (first, last) in spans.items()
@@ -224,7 +224,10 @@ WHERE cluster = $1 AND start_ms IS NOT NULL AND end_ms IS NULL AND elapsed_ms IS
 
 
 def _load_facts(
-    con: DuckDBPyConnection, all_facts: Sequence[Facts], form: SacctFormat, results: Sequence[SlurmResult]
+    con: DuckDBPyConnection,
+    all_facts: Sequence[SlurmTable],
+    form: SacctFormat,
+    results: Sequence[SlurmResult],
 ) -> None:
     """Assign rows without a cluster to the given cluster, or to the only cluster of the jobs."""
     if not all_facts:

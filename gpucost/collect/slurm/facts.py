@@ -19,16 +19,16 @@ from gpucost.collect.slurm.sacct import (
 )
 from gpucost.errors import DataError
 from gpucost.inputs import JsonObject
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 Table = dict[str, list[Any]]
 # A table of the store, and its rows by column; the cluster is None if the text does not name it.
-Facts = tuple[str, Table]
+SlurmTable = tuple[str, Table]
 Rows = Iterator[JsonObject]
 Record = Mapping[str, str]
 
 
-def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> Facts | None:
+def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: int) -> SlurmTable | None:
     """The facts of a text; None if it is of an unknown kind. Raises DataError if it cannot be read.
 
     Nodes of `scontrol show node -o` or --json, and of `sinfo --json`; GPUs of jobs of `scontrol show job -d`
@@ -42,14 +42,14 @@ def read_facts(text: str, name: str, form: SacctFormat, notes: Notes, seen_ms: i
             answer = inputs.parse_json(text)
             for key, table, read in _ANSWERS:
                 if key in answer:
-                    listed = answer[key].get(key, []) if isinstance(answer[key], Mapping) else answer[key]
-                    return table, _table(row for item in listed for row in read(reader, item))
+                    entries = answer[key].get(key, []) if isinstance(answer[key], Mapping) else answer[key]
+                    return table, _table(row for item in entries for row in read(reader, item))
             return None
         for mark, table, read in _LISTS:
             if start.startswith(mark):
                 # one record per line, or per paragraph without --oneliner
-                records = [one for one in re.split(rf"(?:^|\n){mark}", text) if one.strip()]
-                return table, _table(row for one in records for row in read(reader, mark + one))
+                records = [record for record in re.split(rf"(?:^|\n){mark}", text) if record.strip()]
+                return table, _table(row for record in records for row in read(reader, mark + record))
         first = start.partition("\n")[0]
         header = [column.strip() for column in first.rstrip("|").split("|")]
         for needed, table, read in _TABLES:
@@ -81,7 +81,7 @@ def _names(value: str | list[str] | None) -> list[str]:
     return [] if value in (None, "", "(null)", "N/A") else str(value).split(",")
 
 
-@record
+@frozen_dataclass
 class _Reader:
     """Rows of a text called `name`, observed at `seen_ms`."""
 
@@ -178,9 +178,9 @@ def _figure(text: str) -> float | None:
 
 def _indices(job_id: int, submit_ms: int | None, node: str, gres: str) -> Rows:
     """The number of GPUs of each type in 'gpu:a100:2(IDX:0-1),gpu:2(IDX:4,6)'."""
-    for kind, listed in re.findall(r"\bgpu([^(,]*)\(IDX:([\d,-]+)\)", gres):
+    for kind, entries in re.findall(r"\bgpu([^(,]*)\(IDX:([\d,-]+)\)", gres):
         names = [word for word in kind.split(":") if word and not word.isdigit()]
-        gpus = [int(number) for number in numbers_in(listed)]
+        gpus = [int(number) for number in numbers_in(entries)]
         yield {
             "job_id": job_id,
             "submit_ms": submit_ms,

@@ -64,10 +64,10 @@ class Commands:
             raise self._failed(program, done.stderr.decode("utf-8", "replace"))
         return done.stdout.decode("utf-8", "replace")
 
-    def _failed(self, program: str, said: str) -> SourceError:
+    def _failed(self, program: str, output: str) -> SourceError:
         command = shlex.join([*self._before, f"{self._path}{program}"])
         return SourceError(
-            f"{command} failed: {http.excerpt(said) or 'no output'}", f"make {command} work in your shell"
+            f"{command} failed: {http.excerpt(output) or 'no output'}", f"make {command} work in your shell"
         )
 
     def cluster(self) -> str | None:
@@ -78,8 +78,8 @@ class Commands:
     def hidden(self) -> str | None:
         """The data that PrivateData hides from this user; None if all data is visible."""
         # slurmdbd's setting applies to accounting, slurmctld's to running jobs.
-        told = self.run("sacctmgr", "show", "config") + self.run("scontrol", "show", "config")
-        private = ",".join(re.findall(r"^PrivateData\s*=\s*(\S+)", told, re.MULTILINE))
+        reported_config = self.run("sacctmgr", "show", "config") + self.run("scontrol", "show", "config")
+        private = ",".join(re.findall(r"^PrivateData\s*=\s*(\S+)", reported_config, re.MULTILINE))
         hides = {"jobs", "usage"} & set(private.lower().split(","))
         if not hides:
             return None
@@ -92,7 +92,7 @@ class Commands:
             [*self._before, *words], capture_output=True, timeout=_PATIENT, check=False, text=True
         ).stdout
 
-    def kept(self) -> timedelta | None:
+    def retention(self) -> timedelta | None:
         """How long slurmdbd keeps jobs; None if without limit or unknown."""
         match = re.search(
             r"^PurgeJobAfter\s*=\s*(\d+)\s*(hour|day|month)",
@@ -104,17 +104,17 @@ class Commands:
 
     def jobs(self, period: Period, notes: Notes) -> Iterator[Batch]:
         """Runs from sacct, with their steps, which give the placement on nodes."""
-        known = {word.lower() for word in self.run("sacct", "--helpformat").split()}
-        fields = [name for name in FIELDS if name.lower() in known]
+        supported = {word.lower() for word in self.run("sacct", "--helpformat").split()}
+        fields = [name for name in FIELDS if name.lower() in supported]
         start, end = (
             moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for moment in (period.start, period.end)
         )
         options = f"-a -D -S {start} -E {end} --parsable2 --delimiter={DELIMITER} -o {','.join(fields)}"
         words = self._words("sacct", *options.split(" "))
-        with TemporaryFile() as said:
+        with TemporaryFile() as messages:
             try:
                 process = subprocess.Popen(  # noqa: S603
-                    words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+                    words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages
                 )
             except OSError as error:
                 raise self._failed("sacct", str(error)) from None
@@ -122,8 +122,8 @@ class Commands:
                 form = SacctFormat(delimiter=DELIMITER, timezone=_UTC)
                 yield from read_records(cast("IO[bytes]", process.stdout), self.name, form, notes)
             if process.returncode:
-                said.seek(0)
-                raise self._failed("sacct", said.read().decode("utf-8", "replace"))
+                messages.seek(0)
+                raise self._failed("sacct", messages.read().decode("utf-8", "replace"))
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Nodes, reservations, GPUs of running jobs, node events, accounts and shares."""
@@ -191,7 +191,7 @@ class Slurmrestd:
         names = (meta[key].get("cluster") for key in ("slurm", "Slurm") if isinstance(meta.get(key), dict))
         return next(names, None)
 
-    def kept(self) -> timedelta | None:
+    def retention(self) -> timedelta | None:
         """Unknown."""
         return None
 
@@ -205,8 +205,8 @@ class Slurmrestd:
         }  # fmt: skip
         # Versions refuse filters that they do not know.
         parameters = self._paths[path]["get"].get("parameters") or ()
-        known = {"start_time", "end_time", *(parameter.get("name") for parameter in parameters)}
-        filters = {name: value for name, value in query.items() if name in known}
+        supported = {"start_time", "end_time", *(parameter.get("name") for parameter in parameters)}
+        filters = {name: value for name, value in query.items() if name in supported}
         yield from read_answer(self._get(path, filters), self.name, SacctFormat())
 
     def facts(self) -> Iterator[tuple[str, Callable[[], str]]]:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.inputs import JsonObject
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 # The columns of the store's tables slurm_runs and slurm_steps.
 _RUN_COLUMNS = """
@@ -46,11 +46,11 @@ def sacct_command(*, steps: bool = False) -> str:
     placement.
     """
     jobs = "" if steps else " -X"
-    asked = f"sacct -a -D{jobs} -S now-7days -E now --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
-    return f"TZ=UTC SLURM_TIME_FORMAT=%s {asked}"
+    command = f"sacct -a -D{jobs} -S now-7days -E now --parsable2 --delimiter=$'\\x1f' -o {','.join(FIELDS)}"
+    return f"TZ=UTC SLURM_TIME_FORMAT=%s {command}"
 
 
-@record
+@frozen_dataclass
 class SacctFormat:
     """Facts missing in a file: its fields (without a header), delimiter, cluster, and the zone of local
     times.
@@ -158,7 +158,7 @@ _CHECKS = {name: re.compile(pattern).fullmatch for name, pattern in _TYPED.items
 
 
 @lru_cache(_MEMORY)
-def _is_one(name: str, text: str) -> bool:
+def _is_valid(name: str, text: str) -> bool:
     return _CHECKS[name](text) is not None
 
 
@@ -224,13 +224,13 @@ class _Text:
         has_header = bool({"jobid", "jobidraw"} & set(names))
         if has_header:
             columns = names[:-1] if names[-1] == "" else names
-            if self.form.fields and tuple(one.strip().lower() for one in self.form.fields) != columns:
+            if self.form.fields and tuple(field.strip().lower() for field in self.form.fields) != columns:
                 fields = ", ".join(self.form.fields)
                 raise self.error(
                     1, f"the header has {len(columns)} fields, but --fields names others: {fields}"
                 )
         elif self.form.fields:
-            columns = tuple(one.strip().lower() for one in self.form.fields)
+            columns = tuple(field.strip().lower() for field in self.form.fields)
         else:
             raise self.error(1, "the header is missing: name the fields with --fields")
         missing = [names for names in _NEEDED if not {*names.lower().split(" or ")} & {*columns}]
@@ -276,28 +276,28 @@ class _Text:
             rest, row = iter(parts), []
             for place in range(len(columns)):
                 row.append(delimiter.join(next(rest) for _ in range(1 + chosen.count(place))))
-            known = [(name, value) for name, value in zip(columns, row, strict=True) if name in _CHECKS]
-            if all(_is_one(name, value) for name, value in known):
+            checked = [(name, value) for name, value in zip(columns, row, strict=True) if name in _CHECKS]
+            if all(_is_valid(name, value) for name, value in checked):
                 ways.append(row)
         return ways
 
-    def _row(self, record: Mapping[str, str]) -> JsonObject:
+    def _row(self, fields: Mapping[str, str]) -> JsonObject:
         """Raises ValueError."""
-        row = {name: text or None for name, text in record.items()}
+        row = {name: text or None for name, text in fields.items()}
         get = row.get
-        shown, raw = get("jobid") or get("jobidraw") or "", get("jobidraw") or get("jobid") or ""
+        display_id, raw = get("jobid") or get("jobidraw") or "", get("jobidraw") or get("jobid") or ""
         number, _, step = raw.partition(".")
         digits = re.match(r"\d+", number)
         if digits is None:
             raise ValueError(f"invalid job number {raw!r}")
         for name in ("state", "alloctres"):
             text = get(name) or ""
-            if not _is_one(name, text):
+            if not _is_valid(name, text):
                 raise ValueError(f"invalid {name} {text!r}: are these the fields, in this order?")
         moments = {name: self.clock(get(name)) for name in ("submit", "eligible", "start", "end")}
         start, end = moments["start"], moments["end"]
         elapsed, suspended = _length(get("elapsedraw") or get("elapsed")), _length(get("suspended")) or 0
-        step = step or shown.partition(".")[2]
+        step = step or display_id.partition(".")[2]
         if start is not None and end is not None and elapsed is not None and not step:
             # sacct's Elapsed excludes suspended time.
             off = end - start - elapsed - suspended
@@ -306,14 +306,14 @@ class _Text:
                     "Start to End is an hour off Elapsed: the clocks changed, and these times are local"
                 )
         tres = get("alloctres")
-        array = re.match(r"(\d+)_", shown)
+        array = re.match(r"(\d+)_", display_id)
         usage = (_usage(get(name)) for name in ("tresusageintot", "tresusageinave"))
         return {
             **row,
             "cluster": get("cluster") or self.form.cluster or DEFAULT_CLUSTER,
             "job_id": int(digits[0]) if "jobidraw" in row else _job_id(number),
             "step": step or None,
-            "job": shown,
+            "job": display_id,
             "array_job_id": int(array[1]) if array else None,
             "name": get("jobname"),
             "state": (get("state") or "").partition(" ")[0].rstrip("+"),
@@ -327,11 +327,11 @@ class _Text:
         }
 
 
-def _job_id(shown: str) -> int:
+def _job_id(display_id: str) -> int:
     """The job number of '17'; for '17_3' and '17+1', whose own numbers are unknown, one above Slurm's range."""
-    match = re.fullmatch(r"(\d+)([_+])(\d+)", shown)
+    match = re.fullmatch(r"(\d+)([_+])(\d+)", display_id)
     if match is None:
-        return int(re.match(r"\d*", shown)[0])  # type: ignore[index]
+        return int(re.match(r"\d*", display_id)[0])  # type: ignore[index]
     return MADE_UP + (int(match[1]) << 24) + 2 * int(match[3]) + (match[2] == "+")
 
 
@@ -419,7 +419,7 @@ def read_answer(answer: Any, name: str, form: SacctFormat) -> Iterator[Batch]:
     25.x.
     """
     # An answer without jobs is valid, although older versions call it an error.
-    errors = [one for one in answer.get("errors") or () if "nothing found" not in str(one).lower()]
+    errors = [error for error in answer.get("errors") or () if "nothing found" not in str(error).lower()]
     if errors:
         first = errors[0]
         raise DataError(
@@ -484,20 +484,20 @@ def _rows(job: JsonObject, cluster: str | None) -> Iterator[JsonObject]:
     array, het = job.get("array") or {}, job.get("het") or {}
     numbers = (_number(value) for value in (job["job_id"], array.get("job_id"), het.get("job_id")))
     job_id, array_id, het_id = (int(number or 0) for number in numbers)
-    shown = str(job_id)
+    display_id = str(job_id)
     if array_id and (task := _number(array.get("task_id"))) is not None:
-        shown = f"{array_id}_{task:.0f}"
+        display_id = f"{array_id}_{task:.0f}"
     elif array_id and array.get("task"):
-        shown = f"{array_id}_[{array['task']}]"
+        display_id = f"{array_id}_[{array['task']}]"
     elif het_id:
-        shown = f"{het_id}+{_number(het.get('job_offset')) or 0:.0f}"
+        display_id = f"{het_id}+{_number(het.get('job_offset')) or 0:.0f}"
     held = (job.get("reservation") or {}).get("name")
     reason = job["state"].get("reason") if isinstance(job["state"], Mapping) else None
     shared = {"cluster": str(job.get("cluster") or cluster or DEFAULT_CLUSTER), "job_id": job_id}
     yield {
         **shared,
         **{name: job.get(name) or None for name in ("name", "user", "account", "partition", "qos")},
-        "job": shown,
+        "job": display_id,
         "array_job_id": array_id or None,
         "state": state,
         "reason": reason or None,

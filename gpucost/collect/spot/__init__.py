@@ -15,7 +15,7 @@ from gpucost.collect.spot.base import AWS_REGIONS
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store import prices as spot_prices
 from gpucost.store.connection import Store
 from gpucost.store.prices import SpotAnswer, SpotLoad, SpotPrice, node_regions
@@ -30,7 +30,7 @@ _TYPES = """
 SELECT provider, instance_type FROM catalog_instances UNION SELECT provider, instance_type FROM instance_types ORDER BY ALL"""
 
 
-@record
+@frozen_dataclass
 class SpotResult:
     """The result of one source: its load and period, or why it was `skipped`, or the `error` that ended it."""
 

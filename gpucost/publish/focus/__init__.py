@@ -13,7 +13,7 @@ from gpucost.periods import Period, from_ms, month_period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report import api_cost
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.store.charges import find_tokens
 from gpucost.store.table_files import FileKind, save_table
@@ -57,13 +57,13 @@ def columns_of(version: str) -> dict[str, str]:
     Since 1.3 a split charge has the dimensions of the original, including tags; the holder's tags are in
     AllocatedTags.
     """
-    own = {PREFIX + name: name for name in _OWN.split()}
+    own_columns = {PREFIX + name: name for name in _OWN.split()}
     if version == "1.3":
         standard = sorted(f"{_COLUMNS} {_SINCE_1_3}".split())
-        return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own
+        return dict(zip(standard, standard, strict=True)) | {"Tags": "OriginTags"} | own_columns
     return (
         {name: name for name in _COLUMNS.split()}
-        | own
+        | own_columns
         | {PREFIX + name: source for name, source in _SPLIT.items()}
     )
 
@@ -78,7 +78,7 @@ _SUMS = """SELECT is_estimate, BillingCurrency, count(*), sum(BilledCost), sum(E
 FROM focus_rows GROUP BY ALL ORDER BY ALL"""
 
 
-@record
+@frozen_dataclass
 class FocusFile(Shape):
     """The totals of a FOCUS file; costs by currency."""
 

@@ -26,16 +26,17 @@ def budget_check(
     fail_on: Annotated[
         FailOn,
         Option(
-            "Status that exits with 3: over (a budget is overspent or a target is missed), warn (or close to "
-            "that), never.",
+            "Lowest status that exits with 3: warn, over (a budget is exceeded or a target is missed), or "
+            "never.",
             is_shown=True,
         ),
     ] = "over",
 ) -> Document:
     """Compare the month with the budgets and targets of [[budgets]]; exit with 3 if one is missed.
 
-    Over: the cost exceeds the budget, or a target is missed. Warn: the forecast exceeds the budget, or warn_at_percent of it (80)
-    is spent. A target on efficiency is unknown, not missed, if too little time was measured ([idle] min_measured).
+    Over: the cost exceeds the budget, or a target is missed. Warn: the forecast exceeds the budget, or warn_at_percent
+    of it (default: 80) is spent. An efficiency target is unknown, not missed, if too little time was measured
+    ([idle] min_measured).
 
     \b
     Examples:
@@ -99,7 +100,7 @@ def _tables(states: Sequence[BudgetState], note: str | None) -> tuple[Table, ...
     )
     targets = Table.of(
         "Targets",
-        [(state, one) for state in states for one in state.targets],
+        [(state, target) for state in states for target in state.targets],
         (
             text(lambda row: row[0].name, "Budget"),
             text(lambda row: row[0].team or "all GPU nodes", "Team", weight=1),

@@ -18,7 +18,7 @@ from gpucost.questions.budget.scenarios import (
     scenarios,
 )
 from gpucost.questions.request import MonthRequest
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Section, Table, Texts, figure, money, text
 from gpucost.whatif.answer import Assumption, old_prices
@@ -30,7 +30,7 @@ _NOTE = (
 )
 
 
-@record
+@frozen_dataclass
 class Ahead:
     """The scenarios of the fleet, their assumptions, and the sections that show both."""
 
@@ -47,7 +47,7 @@ def ahead_of(request: MonthRequest, days: Days, growth: float | None, months: in
         return Ahead(sections=(Texts(_TITLE, (few,)),))
     uses = read_attributed(settings, request.store, lambda con: read_uses(con, settings, mix, request.now))
     rows = scenarios(uses, None if growth is None else grown(growth, months, until))
-    known = assumptions(uses, mix, growth)
+    stated = assumptions(uses, mix, growth)
     prices = ((use.name, price) for use in uses for price in use.prices.values())
     old = old_prices(prices, request.now.astimezone(request.tz).date(), settings.prices.stale_after_days)
     few = f" {len(mix)} days are known: a commitment needs at least {MIX_DAYS}."
@@ -63,18 +63,18 @@ def ahead_of(request: MonthRequest, days: Days, growth: float | None, months: in
         note=_NOTE + (few if len(mix) < MIX_DAYS else ""),
     )
 
-    def shown(row: Assumption) -> str:
+    def display(row: Assumption) -> str:
         is_money = isinstance(row.value, Decimal)
         return figure_text(row.value, "money", settings.currency, 4) if is_money else f"{row.value}"
 
     sources = Table.of(
         "Assumptions",
-        known,
+        stated,
         (
             text("name", "What"),
-            figure(shown, "Value"),
+            figure(display, "Value"),
             text("unit"),
             text(lambda row: ", ".join(filter(None, (row.source, row.as_of))), "From"),
         ),
     )
-    return Ahead(rows, known, (costs, sources))
+    return Ahead(rows, stated, (costs, sources))

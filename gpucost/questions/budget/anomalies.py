@@ -25,10 +25,12 @@ def anomalies(
     request: PeriodRequest,
     least: Annotated[
         float,
-        Option("Least money above or below expectation.", "MONEY", flag="--min-cost", is_shown=True, least=0),
+        Option(
+            "Minimum difference from the expected cost.", "MONEY", flag="--min-cost", is_shown=True, least=0
+        ),
     ] = 50.0,
 ) -> Document:
-    """Show days on which the fleet, a team or a workload broke its own pattern, with the cost and the main workload.
+    """Show days with unusual cost of the fleet, a team or a workload, and the main workload.
 
     The expected cost is the level of the previous two weeks times the weekday's factor; deviations over 3.5 robust standard
     deviations are shown (docs/budgets.md). Low costs are shown for the fleet, for teams and for long-running workloads: metrics
@@ -58,7 +60,7 @@ def anomalies(
         figure(lambda row: f"{row.score:+,.1f}", "Deviations", weight=3),
     )
     return Document(
-        title=f"Days that broke their pattern: {name}",
+        title=f"Anomalies: {name}",
         subtitle=known_days(days, wanted),
         currency=settings.currency,
         sections=(Table.of("Unusual days", found, columns, note=_NOTE if found else None),),

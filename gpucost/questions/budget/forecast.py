@@ -17,7 +17,7 @@ from gpucost.questions.budget.projection import CostSeries, Days, Forecast, Leve
 from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.schema import table as as_table
 from gpucost.render.view import CoverageAnswer, Document, Table, money, number, text
 from gpucost.shapes import Shape
@@ -26,7 +26,7 @@ from gpucost.whatif.answer import Assumption
 _NOTE = "Four in five months end within the range. Each line has its own forecast, so lines may not add up."
 
 
-@record
+@frozen_dataclass
 class ForecastRow(Shape):
     """A forecast for a team or the fleet, of a month (`2026-10`) or of several (`2026-10/2026-12`)."""
 
@@ -38,7 +38,7 @@ class ForecastRow(Shape):
     FLAT = ("forecast",)
 
 
-@record
+@frozen_dataclass
 class ForecastAnswer(Shape):
     """The answer of `gpucost forecast`; `scenarios` and their `assumptions` come with --months or --growth."""
 
@@ -70,8 +70,8 @@ def forecast(
 
     The cost of a missing day follows from the level and trend of the last eight weeks, its weekday and the ends of past months.
     The range follows from the deviations of past days; after a step it contains both levels until the new one is confirmed
-    (docs/budgets.md). With --months or --growth: each month ahead, and the cost of the fleet, of half as much more and of ten
-    times as much, on demand, on spot and under commitments. Default month: the current one, or the newest with data.
+    (docs/budgets.md). With --months or --growth: each month ahead, and the cost of 1, 1.5 and 10 times the fleet, on
+    demand, on spot and under commitments. Default month: the current one, or the newest with data.
 
     \b
     Examples:
@@ -132,17 +132,17 @@ def _rows(
     days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
     """A row for each month: teams by cost of the first month, then unallocated GPUs and the fleet."""
-    known = {series.team: series for series in days.costs if series.level == "team"}
+    series_of_team = {series.team: series for series in days.costs if series.level == "team"}
     for name in teams:
-        if name not in known:
-            near = ", ".join(nearest(name, list(filter(None, known)))[:8])
+        if name not in series_of_team:
+            near = ", ".join(nearest(name, list(filter(None, series_of_team)))[:8])
             raise GpucostError(
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
             )
-    chosen = list(map(known.__getitem__, teams or known))
+    chosen = list(map(series_of_team.__getitem__, teams or series_of_team))
     found = [(series, forecasts(days, series, spans, growth)) for series in chosen]
-    found.sort(key=lambda one: one[1][0].expected or one[1][0].to_date, reverse=True)
+    found.sort(key=lambda each: each[1][0].expected or each[1][0].to_date, reverse=True)
     if not teams:
         every = (CostSeries("unallocated"), CostSeries("fleet"))
         found += [(series, forecasts(days, series, spans, growth)) for series in every]

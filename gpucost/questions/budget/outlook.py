@@ -19,7 +19,7 @@ from gpucost.questions.budget.seasons import (
 )
 from gpucost.questions.budget.steps import Course, courses
 from gpucost.questions.report.rows import MICRO
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 # Forecasts and patterns use the last eight weeks: eight of each weekday.
 HISTORY_DAYS = 56
@@ -34,7 +34,7 @@ _MEDIAN = pi / 2
 _HALVINGS = 60
 
 
-@record
+@frozen_dataclass
 class Growth:
     """Growth in percent a month, from the day after `until`, the end of a month; the trend of the level ends there."""
 
@@ -47,11 +47,11 @@ class Growth:
         return float((1 + self.percent / 100) ** max(months, 0))
 
 
-@record
+@frozen_dataclass
 class Outlook:
-    """Possible costs of days: `known` are costs by day, `courses` the levels that may continue, the likeliest first."""
+    """Possible costs of days: `recent` are costs by day, `courses` the levels that may continue, the likeliest first."""
 
-    known: Mapping[date, float]
+    recent: Mapping[date, float]
     seasons: Seasons
     courses: tuple[Course, ...]
     growth: Growth | None = None
@@ -59,15 +59,15 @@ class Outlook:
     @classmethod
     def of(cls, history: Mapping[date, float], growth: Growth | None = None) -> Outlook:
         """The outlook from at least one day: levels and weekdays from the last HISTORY_DAYS, ends of months from all days."""
-        known = dict(list(history.items())[-HISTORY_DAYS:])
-        weekdays = weekday_factors(known)
+        recent = dict(list(history.items())[-HISTORY_DAYS:])
+        weekdays = weekday_factors(recent)
         seasons = Seasons(weekdays, month_end_factors(history, weekdays))
-        usual = levels(known, seasons) or dict.fromkeys(list(known)[-1:], 0.0)
-        return cls(known, seasons, courses(usual), growth)
+        usual = levels(recent, seasons) or dict.fromkeys(list(recent)[-1:], 0.0)
+        return cls(recent, seasons, courses(usual), growth)
 
     def costs(self, course: Course, missing: Sequence[date]) -> dict[date, float]:
         """Costs of the missing days. A gap before the last known day has the median level of the nearest known days."""
-        last, usual = max(self.known), levels(self.known, self.seasons)
+        last, usual = max(self.recent), levels(self.recent, self.seasons)
         until = self.growth.until if self.growth else missing[-1]
         path = [course.level.level, *course.level.ahead((missing[-1] - last).days)]
         foretold = {}
@@ -86,12 +86,12 @@ class Outlook:
 
     def half_range(self, course: Course, missing: Sequence[date]) -> float:
         """The range of four in five sums around the sum of the missing days, if the course continues."""
-        level, seasons, last = course.level, self.seasons, max(self.known)
+        level, seasons, last = course.level, self.seasons, max(self.recent)
         open_days = frozenset(missing)
         after = [last + timedelta(days=count) for count in range(1, (missing[-1] - last).days + 1)]
         weights = [self.factor(day) if day in open_days else 0.0 for day in after]
         trend_days = (self.growth.until - last).days if self.growth else len(after)
-        seen = Counter(day.weekday() for day in self.known)
+        seen = Counter(day.weekday() for day in self.recent)
         wanted = Counter(day.weekday() for day in missing)
         # an average that forgets at rate a is as precise as the mean of (2 - a) / a days
         days_of_level = min(len(level.errors), (2 - level.of_level) / level.of_level)

@@ -13,7 +13,7 @@ from gpucost.questions.budget.projection import CostSeries, Days, as_money
 from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
@@ -32,7 +32,7 @@ _LASTING = frozenset(
 )
 
 
-@record
+@frozen_dataclass
 class AnomalyRow(Shape):
     """A day that cost more or less than expected: `cost` = `expected_cost` + `excess_cost`, negative if it cost less.
 
@@ -52,7 +52,7 @@ class AnomalyRow(Shape):
     FLAT = ("series",)
 
 
-@record
+@frozen_dataclass
 class AnomaliesAnswer(Shape):
     """The answer of `gpucost anomalies`."""
 
@@ -92,11 +92,11 @@ def _judged(
     days: Days, series: CostSeries, costs: Mapping[date, Decimal], candidates: frozenset[date], currency: str
 ) -> Iterator[AnomalyRow]:
     begun = days.first(series)
-    known = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
-    seasons = Seasons(weekday_factors(known))
+    observed = {day: float(costs.get(day, ZERO)) for day in days.complete_of(series) if day >= begun}
+    seasons = Seasons(weekday_factors(observed))
     before: list[float] = []
     strayed: list[float] = []
-    for day, level in levels(known, seasons).items():
+    for day, level in levels(observed, seasons).items():
         if len(before) < _LEAST_DAYS:
             before.append(level)
             continue
@@ -130,13 +130,13 @@ def _spread(strayed: Sequence[float], usual: float) -> float:
 
 def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> str | None:
     """The workload of the team, or of the fleet, whose cost left the median of its LEVEL_DAYS before furthest."""
-    earlier = [known for known in days.complete if known < day][-LEVEL_DAYS:]
+    earlier = [earlier_day for earlier_day in days.complete if earlier_day < day][-LEVEL_DAYS:]
     changes = {}
     for other, costs in days.costs.items():
         if other.level == "workload" and (
             series.level == "fleet" or series == CostSeries("team", other.team)
         ):
-            usual = Decimal(median(costs.get(known, ZERO) for known in earlier))
+            usual = Decimal(median(costs.get(earlier_day, ZERO) for earlier_day in earlier))
             changes[other] = sign * (costs.get(day, ZERO) - usual)
     largest = max(changes, key=changes.__getitem__, default=None)
     return largest.workload if largest and changes[largest] > 0 else None

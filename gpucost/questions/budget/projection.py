@@ -14,7 +14,7 @@ from pydantic import Field
 from gpucost.periods import local_days, local_midnight
 from gpucost.questions.budget.outlook import Growth, Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Level = Literal["fleet", "unallocated", "team", "workload"]
 _BUYS = Decimal("0.05")
 
 
-@record
+@frozen_dataclass
 class CostSeries:
     """The fleet, team or workload that costs belong to."""
 
@@ -37,7 +37,7 @@ class CostSeries:
     workload: str | None = None
 
 
-@record
+@frozen_dataclass
 class Days:
     """Costs by local day, without days of no cost. `complete` are the days collected in full, in order.
 
@@ -83,8 +83,8 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
             elif "workload" in row.keys:
                 named = (row.keys[name] for name in ("cluster", "namespace", "workload"))
                 series.append(CostSeries("workload", team, *named))
-        for one in series:
-            costs[one][day] += row.own_cost
+        for cost_series in series:
+            costs[cost_series][day] += row.own_cost
     over = max(now, view.coverage.collected_to or now)
     missing = [gap for gap in view.coverage.gaps if gap.kind in ("not_collected", "partial")]
     every = tuple(local_days(view.period, tz))
@@ -97,7 +97,11 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
         every,
         tuple(complete),
         costs,
-        frozenset(one for one, cost in bought.items() if cost > _BUYS * sum(costs[one].values(), ZERO)),
+        frozenset(
+            cost_series
+            for cost_series, cost in bought.items()
+            if cost > _BUYS * sum(costs[cost_series].values(), ZERO)
+        ),
         view.api_known_to.astimezone(tz).date() if view.api_known_to else date.max,
     )
 
@@ -105,7 +109,7 @@ def days_of(view: ReportView, tz: ZoneInfo, now: datetime) -> Days:
 _LEAST_DAYS = 3
 
 
-@record
+@frozen_dataclass
 class Forecast(Shape):
     """A month's cost to date and at its end, with the range of the latter; None if too few days are known.
 

@@ -17,7 +17,7 @@ from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
 from gpucost.price.listing import PriceQuery, listing, price_of_region, source_of
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption, priced
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR
@@ -40,7 +40,7 @@ _SIZES = (("+50 %", Decimal("1.5")), ("x10", Decimal(10)))
 Row = Mapping[str, Any]
 
 
-@record
+@frozen_dataclass
 class ScenarioRow(Shape):
     """The cost of the fleet in a month of 730 hours at `factor` times its size, all of it bought one way.
 
@@ -56,7 +56,7 @@ class ScenarioRow(Shape):
     missing: tuple[str, ...]
 
 
-@record
+@frozen_dataclass
 class Use:
     """Nodes of an instance type in a place: their mean and maximum number, and their prices by way to buy."""
 
@@ -90,21 +90,21 @@ def _prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 
     Machines without an instance type are own machines: they cost the same in every way.
     """
-    found = {"as_now": _own(row, "priced") if row["priced_ms"] == row["node_ms"] else None}
+    found = {"as_now": _owned(row, "priced") if row["priced_ms"] == row["node_ms"] else None}
     if row["is_own"]:
         price = found["as_now"]
-        own = replace(price, source="own machines, at their price in every way") if price else None
-        found = dict.fromkeys(WAYS, own)
+        own_price = replace(price, source="own machines, at their price in every way") if price else None
+        found = dict.fromkeys(WAYS, own_price)
     else:
-        listed = _listed(con, config, row, now)
+        prices = _list_prices(con, config, row, now)
         for way in ("on_demand", "spot"):
-            found[way] = _own(row, way) or _of_book(con, config, row, now, way) or _cheapest(listed, (way,))
-        found["commitment_1_year"] = _cheapest(listed, _COMMITMENTS, 1)
-        found["commitment_3_years"] = _cheapest(listed, _COMMITMENTS, 3)
+            found[way] = _owned(row, way) or _of_book(con, config, row, now, way) or _cheapest(prices, (way,))
+        found["commitment_1_year"] = _cheapest(prices, _COMMITMENTS, 1)
+        found["commitment_3_years"] = _cheapest(prices, _COMMITMENTS, 3)
     return {way: price for way, price in found.items() if price}
 
 
-def _own(row: Row, what: str) -> Price | None:
+def _owned(row: Row, what: str) -> Price | None:
     """The mean price of own nodes."""
     if not row[what]:
         return None
@@ -134,7 +134,7 @@ def _of_book(con: DuckDBPyConnection, config: Config, row: Row, now: datetime, o
     return Price((price * rate).quantize(MICRO), f"price book line {line}", as_of and f"{as_of}")
 
 
-def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
+def _list_prices(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) -> list[ListedPrice]:
     """List prices of the type in its region, less discounts."""
     place = {"providers": row["provider"], "regions": row["region"]}
     which = {name: (value,) for name, value in place.items() if value}
@@ -147,17 +147,19 @@ def _listed(con: DuckDBPyConnection, config: Config, row: Row, now: datetime) ->
 
 
 def _cheapest(
-    listed: Sequence[ListedPrice], options: Sequence[str], years: int | None = None
+    prices: Sequence[ListedPrice], options: Sequence[str], years: int | None = None
 ) -> Price | None:
     """The price with the smallest upfront payment, then the cheapest."""
     terms = grouped(
-        ((one.payment_option, one.purchase_option, one.offering, one.region), one)
-        for one in listed
-        if one.purchase_option in options and one.term_years == years and one.payment_option in _PAYMENTS
+        ((price.payment_option, price.purchase_option, price.offering, price.region), price)
+        for price in prices
+        if price.purchase_option in options
+        and price.term_years == years
+        and price.payment_option in _PAYMENTS
     )
     price = min(
         map(price_of_region, terms.values()),
-        key=lambda one: (_PAYMENTS.index(one.payment_option), one.price_per_hour),
+        key=lambda price: (_PAYMENTS.index(price.payment_option), price.price_per_hour),
         default=None,
     )
     if price is None:
@@ -197,9 +199,9 @@ def _whole(nodes: Decimal) -> Decimal:
 
 def assumptions(uses: Sequence[Use], days: Sequence[date], growth: float | None) -> list[Assumption]:
     """The assumptions of the scenarios, with their sources; an unknown price is `missing`."""
-    known = f"{days[0]} to {days[-1]}"
+    span = f"{days[0]} to {days[-1]}"
     found = [
-        Assumption("mix of instance types", len(days), "days collected in full", "store", known),
+        Assumption("mix of instance types", len(days), "days collected in full", "store", span),
         Assumption("month", HOURS_PER_MONTH, "hours", "a year of 8,760 / 12"),
         Assumption("commitments", "paid in every hour", "for the nodes of the busiest moment", "rule"),
         Assumption("interruptions of spot", "not counted", "gpucost whatif spot", "rule"),
@@ -208,7 +210,7 @@ def assumptions(uses: Sequence[Use], days: Sequence[date], growth: float | None)
         found.append(Assumption("growth", growth, "% a month", "option"))
     for use in uses:
         nodes = f"on average, at most {use.most_nodes}"
-        found.append(Assumption(f"{use.name}: nodes", round(float(use.nodes), 3), nodes, "store", known))
+        found.append(Assumption(f"{use.name}: nodes", round(float(use.nodes), 3), nodes, "store", span))
         for way in WAYS:
             price, label = use.prices.get(way), f"{use.name}: {way.replace('_', ' ')}"
             missing = Assumption(label, "missing", "a node-hour", "no source")

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from statistics import median
 
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 _HALF_A_WEEK = 3
 _LEAST_AROUND = 4
@@ -25,7 +25,7 @@ _LEAST_DAYS_AROUND = 3
 _LEAST_SCORE, _LEAST_SPREAD = 3.0, 0.02
 
 
-@record
+@frozen_dataclass
 class Seasons:
     """Cost factors by weekday (0 is Monday) and by days before a month's last day; 1 is a usual day."""
 
@@ -42,36 +42,38 @@ def days_left(day: date) -> int:
     return monthrange(day.year, day.month)[1] - day.day
 
 
-def weekday_factors(known: Mapping[date, float]) -> dict[int, float]:
+def weekday_factors(costs: Mapping[date, float]) -> dict[int, float]:
     """By weekday, the median of each day's cost ÷ the median of the week around it; 1 with fewer than two such days."""
     ratios: dict[int, list[float]] = defaultdict(list)
-    for day, cost in known.items():
+    for day, cost in costs.items():
         week = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
-        around = [known[near] for near in week if near in known]
+        around = [costs[near] for near in week if near in costs]
         usual = median(around)
         if len(around) >= _LEAST_AROUND and usual > 0:
             ratios[day.weekday()].append(cost / usual)
     return {day: median(ratios[day]) if len(ratios[day]) >= _LEAST_OF_WEEKDAY else 1.0 for day in range(7)}
 
 
-def month_end_factors(known: Mapping[date, float], weekdays: Mapping[int, float]) -> dict[int, float]:
+def month_end_factors(costs: Mapping[date, float], weekdays: Mapping[int, float]) -> dict[int, float]:
     """By days before a month's last day, for its last five days, the median of their cost ÷ that of the weeks around.
 
     Only days that deviate by over three standard deviations, in one direction, in at least two months and in all known months.
     """
-    usual = levels(known, Seasons(weekdays))
+    usual = levels(costs, Seasons(weekdays))
     ratios: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for day, level in usual.items():
         left = days_left(day)
         if left >= _LAST_DAYS:
             continue
         end = day + timedelta(days=left + 1)
-        before = [usual[one] for one in _week(end - timedelta(days=_LAST_DAYS + _WEEK)) if one in usual]
-        after = [usual[one] for one in _week(end) if one in usual]
+        before = [usual[near] for near in _week(end - timedelta(days=_LAST_DAYS + _WEEK)) if near in usual]
+        after = [usual[near] for near in _week(end) if near in usual]
         if min(len(before), len(after)) < _LEAST_DAYS_AROUND or not median(before) + median(after):
             continue
         middle = (median(before) + median(after)) / 2
-        around = [abs(one - median(before)) for one in before] + [abs(one - median(after)) for one in after]
+        around = [abs(near - median(before)) for near in before] + [
+            abs(near - median(after)) for near in after
+        ]
         limit = _LEAST_SCORE * max(MAD_TO_SIGMA * median(around), _LEAST_SPREAD * middle)
         above = [level - median(before), level - median(after)]
         ratios[left].append((level / middle, min(above) > limit or max(above) < -limit))
@@ -88,10 +90,10 @@ def _week(first: date) -> list[date]:
     return [first + timedelta(days=count) for count in range(_WEEK)]
 
 
-def levels(known: Mapping[date, float], seasons: Seasons) -> dict[date, float]:
+def levels(costs: Mapping[date, float], seasons: Seasons) -> dict[date, float]:
     """Costs without their day's factor, in order, of the days with a level."""
     return {
         day: cost / factor
-        for day, cost in sorted(known.items())
+        for day, cost in sorted(costs.items())
         if (factor := seasons.factor(day)) > LEAST_FACTOR
     }

@@ -7,7 +7,7 @@ from datetime import date
 from math import inf, sqrt
 from statistics import median
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 # Makes the median absolute deviation of a normal distribution its standard deviation:
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): 1 / 0.6745.
@@ -27,7 +27,7 @@ _MOST_ESTIMATED, _LEAST_PER_ESTIMATE = 7, 3
 _FAR = 4
 
 
-@record
+@frozen_dataclass
 class Smoothed:
     """The level and its trend a day after the last day, the rates they follow at, and how far days strayed from them."""
 

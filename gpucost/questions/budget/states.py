@@ -13,7 +13,7 @@ from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
 from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast
 from gpucost.questions.report.sections import unmeasured
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer, ratio
 from gpucost.shapes import Shape
 
@@ -26,7 +26,7 @@ TargetName = Literal["efficiency", "spot_ratio", "idle_cost_share"]
 _SIX = Decimal("0.000001")
 
 
-@record
+@frozen_dataclass
 class TargetState:
     """A target and the reached value, ratios 0-1, with a note if it is unknown."""
 
@@ -37,7 +37,7 @@ class TargetState:
     note: str | None
 
 
-@record
+@frozen_dataclass
 class BudgetState(Shape):
     """The state of a budget: `over` if more than `amount` is spent or a target is missed.
 
@@ -61,7 +61,7 @@ class BudgetState(Shape):
     HIDDEN = ("is_seen",)
 
 
-@record
+@frozen_dataclass
 class BudgetAnswer(Shape):
     """The answer of `gpucost budget check`; `status` is the worst of all."""
 
@@ -98,9 +98,12 @@ def _state(
         money, spent = "ok", (expected.to_date / amount * 100).quantize(_SIX)
         is_late = expected.expected is not None and expected.expected > amount
         if expected.to_date > amount:
-            money, reasons = "over", ["more is spent than the budget"]
+            money, reasons = "over", ["the budget is exceeded"]
         elif expected.open_days and (is_late or expected.to_date * 100 >= amount * budget.warn_at_percent):
-            money, reasons = "warn", ["the forecast is beyond it" if is_late else f"{spent:.0f} % is spent"]
+            money, reasons = (
+                "warn",
+                ["the forecast exceeds the budget" if is_late else f"{spent:.0f} % is spent"],
+            )
     return BudgetState(
         name=budget.name,
         team=budget.team,

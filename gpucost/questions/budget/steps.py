@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import median
 
 from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Smoothed, smoothed
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 # Steps are searched in the last four weeks; the level before a step needs at least a week.
 _LATEST_DAYS, _LEAST_BEFORE = 28, 7
@@ -26,7 +26,7 @@ _LEAST_CHANCE = 0.05
 _LEAST_RATIO = 0.05
 
 
-@record
+@frozen_dataclass
 class Course:
     """A level of costs and the probability that it continues (0-1). `days`: the days of a new level; None for the old one."""
 

@@ -20,7 +20,7 @@ from gpucost.questions.diff.parts import diff as between
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Line, Notice, ReportView, Shown, Table, Value, money, text
+from gpucost.render.view import Document, Line, Notice, ReportView, Table, Value, ValueColumn, money, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -89,8 +89,8 @@ def compare(
     warnings = (*second.coverage.warnings, *missed)
     names = (before.period_name, after.period_name)
     now = after.now or datetime.now(UTC)
-    shown = replace(second, coverage=replace(second.coverage, warnings=warnings))
-    return shown, between(first, second, by, names, now)
+    warned = replace(second, coverage=replace(second.coverage, warnings=warnings))
+    return warned, between(first, second, by, names, now)
 
 
 _SHOWN = Decimal("0.005")
@@ -98,9 +98,9 @@ _WORDS = {
     "price": ("Price", "the same GPU-hours at a higher or lower price"),
     "volume": ("Volume", "more or fewer GPU-hours in use, or unmeasured"),
     "idle": ("Idle", "more or fewer idle GPU-hours"),
-    "mix": ("Mix", "other GPUs: model, cluster, spot or on demand"),
-    "new": ("New", "workloads of the later period only"),
-    "gone": ("Gone", "workloads of the earlier period only"),
+    "mix": ("Mix", "other GPU models, clusters or capacity types"),
+    "new": ("New", "workloads in the later period only"),
+    "gone": ("Gone", "workloads in the earlier period only"),
     "unallocated": ("Unallocated", "more or fewer unallocated GPU-hours"),
     "not_collected": ("Not collected", "billed time without metrics of the GPUs' holders"),
     "host": ("Host", "CPU and memory of pods without GPUs"),
@@ -115,7 +115,7 @@ def chosen_dimensions(by: Names, *, narrowed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(by)) or ("workload" if narrowed else "team",)
 
 
-def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
+def document(view: ReportView, diff: Diff, selection: str, top: int) -> Document:
     """The causes of the change, in total and by dimension, and the `top` most changed workloads.
 
     `view` is the later period's report, for its coverage.
@@ -127,8 +127,10 @@ def document(view: ReportView, diff: Diff, whose: str, top: int) -> Document:
     figures = ("gpu_hours_before", "gpu_hours_after", "cost_before", "cost_after", "cost_change")
     by_workload = diff.by != ("team", "cluster", "namespace", "workload") and top
     return Document(
-        title=f"What changed: {whose}, {before.name} {between} {after.name}",
-        subtitle=f"{_days(before)} to {_days(after)}" if _differ_in_length(diff) else f"{_days(before)} each",
+        title=f"What changed: {selection}, {before.name} {between} {after.name}",
+        subtitle=f"{_days(before)}, then {_days(after)}"
+        if _differ_in_length(diff)
+        else f"{_days(before)} each",
         currency=view.currency,
         sections=(_why(diff), _by_rows(diff), *((_workloads(diff, top),) if by_workload else ())),
         coverage=view.coverage,
@@ -206,11 +208,11 @@ def _table(
     return Table.of(title, rows, (*names, *_figures(diff)), sums, note, flag=_flag)
 
 
-def _figures(diff: Diff) -> list[Shown]:
+def _figures(diff: Diff) -> list[ValueColumn]:
     """Columns for costs and for parts that occur: empty ones would take room on a terminal."""
     rows = (*diff.rows, *diff.workloads)
 
-    def part(name: str) -> Shown:
+    def part(name: str) -> ValueColumn:
         # blank if zero, to highlight the other parts
         return money(lambda row: getattr(row.parts, name) or "", _WORDS[name][0], weight=2, group="parts")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 
@@ -25,17 +25,17 @@ Pool = Literal["allocated", "unallocated", "not_collected"]
 Key = tuple[Pool, Item]
 
 
-@record
+@frozen_dataclass
 class Cell:
     """The smallest unit of comparison: the usage of one kind of GPU by one workload.
 
-    `item` is the workload, or a pool of unallocated or not collected GPUs, according to `of`; `kind` is the GPU:
+    `item` is the workload, or a pool of unallocated or not collected GPUs, according to `pool`; `kind` is the GPU:
     cluster, model, capacity type.
     """
 
     item: Item
     kind: Item
-    of: Pool = "allocated"
+    pool: Pool = "allocated"
 
 
 class _Sums:
@@ -47,7 +47,7 @@ class _Sums:
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
-@record
+@frozen_dataclass
 class Use(_Sums):
     """GPU-hours, the idle part of them, and the cost of all."""
 
@@ -56,7 +56,7 @@ class Use(_Sums):
     cost: Decimal = ZERO
 
 
-@record
+@frozen_dataclass
 class Parts(_Sums):
     """The parts of a change in cost, in money. They add up to the change, exactly."""
 
@@ -98,18 +98,20 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
     """
     with localcontext() as context:
         context.prec, context.rounding = _DIGITS, ROUND_HALF_EVEN
-        items0, items1 = (_summed(uses, lambda cell: (cell.of, cell.item), Use()) for uses in (before, after))
-        used = {cell: use for cell, use in before.items() if cell.of == "allocated" and use.hours}
-        kinds = _summed(used, lambda cell: (cell.of, cell.kind), Use())
+        items0, items1 = (
+            _summed(uses, lambda cell: (cell.pool, cell.item), Use()) for uses in (before, after)
+        )
+        used = {cell: use for cell, use in before.items() if cell.pool == "allocated" and use.hours}
+        kinds = _summed(used, lambda cell: (cell.pool, cell.kind), Use())
         fleet = {kind: use.cost / use.hours for (_, kind), use in kinds.items()}
         parts: dict[Cell, Parts] = {}
         for cell in dict.fromkeys((*before, *after)):
-            whole0, whole1 = (items.get((cell.of, cell.item), Use()) for items in (items0, items1))
+            whole0, whole1 = (items.get((cell.pool, cell.item), Use()) for items in (items0, items1))
             use0 = before.get(cell, Use())
             use1 = after.get(cell, Use())
-            if cell.of == "not_collected":
+            if cell.pool == "not_collected":
                 parts[cell] = Parts(not_collected=use1.cost - use0.cost)
-            elif cell.of == "unallocated":
+            elif cell.pool == "unallocated":
                 # a pool has one kind of GPU, so it has no mix
                 at_old_price = (
                     _money(use1.hours * use0.cost / use0.hours) if use0.hours and use1.hours else use1.cost
@@ -157,7 +159,7 @@ _KIND = ("cluster", "gpu_model", "capacity_type")
 CELL = tuple(dict.fromkeys((*_WORKLOAD, *_KIND)))
 
 
-@record
+@frozen_dataclass
 class Side(Shape):
     """One of the two periods: its cost, including unallocated and not collected cost if no filter is set.
 
@@ -174,7 +176,7 @@ class Side(Shape):
     coverage: CoverageAnswer
 
 
-@record
+@frozen_dataclass
 class DiffRow(Shape):
     """One combination of dimension values: usage before and after, and the parts of the change.
 
@@ -194,7 +196,7 @@ class DiffRow(Shape):
     FLAT = ("keys", "parts")
 
 
-@record
+@frozen_dataclass
 class Diff(Shape):
     """The change from `before` to `after`. Parts add up to changes, rows to the total, exactly.
 
@@ -287,10 +289,10 @@ def _rows(
     currency: str,
 ) -> tuple[DiffRow, ...]:
     def key(cell: Cell) -> Key:
-        known = dict(zip(_KIND, cell.kind, strict=True))
-        if cell.of == "allocated":
-            known |= dict(zip(_WORKLOAD, cell.item, strict=True))
-        return (cell.of, tuple(known.get(name) for name in by))
+        fields = dict(zip(_KIND, cell.kind, strict=True))
+        if cell.pool == "allocated":
+            fields |= dict(zip(_WORKLOAD, cell.item, strict=True))
+        return (cell.pool, tuple(fields.get(name) for name in by))
 
     before, after = (_summed(of_side, key, Use()) for of_side in uses)
     rows = []

@@ -252,7 +252,11 @@ def _paid_by(name: str, node: NodeCost) -> Table:
     parts = [(name, node.cost), ("others", node.others_cost), ("unallocated", node.unallocated_cost)]
     if node.not_collected_cost:
         parts.append(("not collected", node.not_collected_cost))
-    kind = (node.instance_type, node.capacity_type, f"{node.gpu_count:g} x {node.gpu_model}")
+    kind = (
+        node.instance_type,
+        node.capacity_type.replace("_", "-"),
+        f"{node.gpu_count:g} × {node.gpu_model}",
+    )
     title = f"Node {node.node} in cluster {node.cluster}: {', '.join(filter(None, kind))}"
     note = node.machine_id or "no provider id: bills cannot identify the node"
     return _parts(title, "Part", parts, (_WHOLE, node.node_cost), note)
@@ -278,7 +282,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
     def in_words(cost: Decimal) -> str:
         return figure_text(cost, "money", currency, 2)
 
-    whose = "charges of its scale set, spread over its nodes" if machine.is_scale_set else "charges"
+    charges = "charges of its scale set, spread over its nodes" if machine.is_scale_set else "charges"
     cost = "in a currency without a rate" if machine.cost is None else in_words(machine.cost)
     notes = []
     if machine.more_rows and machine.more_cost is not None:
@@ -289,7 +293,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
         by = shown_rows(sorted(machine.first_discount_rows, key=_place_of_row), machine.discount_rows)
         notes.append(f"including discounts: {in_words(machine.discount_cost)}, in {by}")
     return Table.of(
-        f"Bill rows of {machine.instance_key}: {machine.rows:,} {whose}, {machine.instance_hours:,.1f} h, {cost}",
+        f"Bill rows of {machine.instance_key}: {machine.rows:,} {charges}, {machine.instance_hours:,.1f} h, {cost}",
         machine.first_rows,
         (
             text(lambda row: f"{row.source_file}:{row.source_row}", "Row"),
@@ -331,9 +335,9 @@ def _place_of_row(name: str) -> tuple[str, int]:
 
 
 def _price(price: Decimal, currency: str) -> str:
-    """A price with all its decimals."""
+    """A price with all its decimals, at least four."""
     exponent = price.normalize().as_tuple().exponent
-    return figure_text(price, "price", currency, max(-exponent, 0) if isinstance(exponent, int) else 0)
+    return figure_text(price, "price", currency, max(-exponent, 4) if isinstance(exponent, int) else 4)
 
 
 def _exact(amount: Decimal) -> str:

@@ -13,7 +13,7 @@ from gpucost.inventory import load_activity
 from gpucost.periods import Period, from_ms
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, check_names, in_hours, prepare
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@record
+@frozen_dataclass
 class WorkloadCost:
     """The usage and cost of a workload on one node."""
 
@@ -37,7 +37,7 @@ class WorkloadCost:
     price_sources: list[str]
 
 
-@record
+@frozen_dataclass
 class PodCost(Shape):
     """The time of a pod on a node in the period, its devices and its cost.
 
@@ -60,7 +60,7 @@ class PodCost(Shape):
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class NodePrice(Shape):
     """An interval at one price per hour of the whole node."""
 
@@ -71,7 +71,7 @@ class NodePrice(Shape):
     price_as_of: date | None
 
 
-@record
+@frozen_dataclass
 class BillRow(Shape):
     """A charge: `effective_cost` in the bill's `currency`, `cost` in the report's."""
 
@@ -88,7 +88,7 @@ class BillRow(Shape):
     cost: Decimal | None
 
 
-@record
+@frozen_dataclass
 class BilledMachine:
     """The charges of a node's machine that overlap the period: totals and the first rows.
 
@@ -112,7 +112,7 @@ class BilledMachine:
     more_cost: Decimal | None
 
 
-@record
+@frozen_dataclass
 class NodeCost:
     """A node and the shares of its cost: they add up to node_cost, like the sums by price source."""
 
@@ -135,7 +135,7 @@ class NodeCost:
     bill: list[BilledMachine]
 
 
-@record
+@frozen_dataclass
 class CostExplained(Shape):
     """The answer. Costs are in `currency`, the most expensive first.
 
@@ -156,7 +156,7 @@ class CostExplained(Shape):
     HIDDEN = ("period_name",)
 
 
-@record
+@frozen_dataclass
 class TeamExplained(Shape):
     """The output of `gpucost explain team`: the team and the answer."""
 
@@ -166,7 +166,7 @@ class TeamExplained(Shape):
     FLAT = ("answer",)
 
 
-@record
+@frozen_dataclass
 class NamespaceExplained(Shape):
     """The output of `gpucost explain namespace`: the namespace and the answer."""
 
@@ -176,7 +176,7 @@ class NamespaceExplained(Shape):
     FLAT = ("answer",)
 
 
-@record
+@frozen_dataclass
 class WorkloadExplained(Shape):
     """The output of `gpucost explain workload`: the workload and the answer."""
 

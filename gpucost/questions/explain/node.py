@@ -48,7 +48,8 @@ def explain_node(
         f"up {iso(node.up_from)} .. {iso(node.up_to)}",
         f"at {iso(answer.at)}",
         f"in {place or 'an unknown place'}",
-        f"is {node.instance_type or 'an unknown instance type'}, {node.capacity_type}, {node.gpu_count:g} x {node.gpu_model}",
+        f"is {node.instance_type or 'an unknown instance type'}",
+        f"{node.capacity_type.replace('_', '-')}, {node.gpu_count:g} × {node.gpu_model}",
     )
     return Document(
         title=f"Node {node.node} in cluster {node.cluster}",
@@ -76,10 +77,10 @@ def _prices(answer: NodeExplained) -> Iterator[Section]:
         "Matching prices; the first one wins",
         answer.candidates,
         (
-            figure(lambda one: f"{one.price_per_hour.normalize():f}", "Price per hour"),
+            figure(lambda price: f"{price.price_per_hour.normalize():f}", "Price per hour"),
             text("currency", weight=1),
             text("price_source", "Source"),
-            text(lambda one: str(one.price_as_of or ""), "As of"),
+            text(lambda price: str(price.price_as_of or ""), "As of"),
             text("origin"),
             text("why"),
         ),

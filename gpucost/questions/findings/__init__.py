@@ -37,13 +37,16 @@ def findings(
             flag="--min-cost",
         ),
     ] = None,
-    top: Annotated[int | None, Option("Show the N most expensive (default: all).", "COUNT", least=1)] = None,
+    top: Annotated[
+        int | None,
+        Option("Number of findings to list, the largest saving first (default: all).", "COUNT", least=1),
+    ] = None,
 ) -> Document:
     """List advice about waste, the largest saving first, each with the command that shows the saving.
 
-    Savings come first, then upper bounds: the cost of waste, or savings that need other work first. Each saving is the answer of
-    its `gpucost whatif` command on the same store; no GPU-hour is in two findings. Markdown, HTML and JSON have patches to apply.
-    docs/findings.md lists the kinds.
+    Savings come first. Upper bounds follow: the cost of waste, or savings that need preparation. Each saving is the result of
+    its `gpucost whatif` command on the same store. No GPU-hour is in two findings. Markdown, HTML and JSON contain patches to
+    apply. docs/findings.md lists the kinds.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -65,12 +68,12 @@ def findings(
         error = unknown_name(con, period.start_ms, period.end_ms, query.period_name, query.filters)
     if error:
         raise error
-    with request.status() as tell:
-        found = findings_of(settings, request.store, query, tell)
+    with request.status() as show_progress:
+        found = findings_of(settings, request.store, query, show_progress)
     request.note_gaps(request.clusters)
-    shown = found.findings[:top]
-    savings = tuple(one for one in shown if not one.is_bound)
-    answer = replace(found, savings=savings, upper_bounds=shown[len(savings) :])
+    displayed = found.findings[:top]
+    savings = tuple(finding for finding in displayed if not finding.is_bound)
+    answer = replace(found, savings=savings, upper_bounds=displayed[len(savings) :])
     parts = ("Savings", answer.savings), ("Upper bounds", answer.upper_bounds)
     return Document(
         title=f"Findings: {', '.join(filter(None, (request.scope_name, request.period_name)))}",
@@ -81,7 +84,7 @@ def findings(
         ),
         name="findings",
         data=answer,
-        flat=table(shown, columns_of(Finding)),
+        flat=table(displayed, columns_of(Finding)),
     )
 
 
@@ -89,43 +92,43 @@ TITLE = "What to do about it"
 
 
 def read_findings(
-    config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
+    config: Config, store: Store, period: Period, show_progress: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """The findings of a period; `tell` gets the current step."""
+    """The findings of a period; `show_progress` gets the current step."""
     from gpucost.questions.findings import savings
 
-    return savings.findings(config, store, period, tell)
+    return savings.findings(config, store, period, show_progress)
 
 
 def findings_of(
-    config: Config, store: Store, query: Query, tell: Callable[[str], None] = lambda _: None
+    config: Config, store: Store, query: Query, show_progress: Callable[[str], None] = lambda _: None
 ) -> Findings:
     """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
     if query.users:
         raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
-    return read_findings(config, store, query.period, tell).narrowed(query)
+    return read_findings(config, store, query.period, show_progress).narrowed(query)
 
 
 def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -> Items:
     """The saving a month of each, its owner, evidence, advice, and the command that shows the saving."""
 
-    def item(one: Finding) -> Item:
-        owner = ", ".join(filter(None, (one.namespace, one.team and f"team {one.team}")))
+    def item(finding: Finding) -> Item:
+        owner = ", ".join(filter(None, (finding.namespace, finding.team and f"team {finding.team}")))
         freed = ""
-        if one.freed_capacity_per_month:
-            amount = figure_text(one.freed_capacity_per_month, "money", currency, 2)
+        if finding.freed_capacity_per_month:
+            amount = figure_text(finding.freed_capacity_per_month, "money", currency, 2)
             freed = f"GPUs worth {amount} a month would be free on nodes that stay. "
-        advice = one.advice[0].upper() + one.advice[1:]
+        advice = finding.advice[0].upper() + finding.advice[1:]
         return Item(
-            f"{one.title}: {one.subject}{f' ({owner})' if owner else ''}",
-            one.saving_per_month,
+            f"{finding.title}: {finding.subject}{f' ({owner})' if owner else ''}",
+            finding.saving_per_month,
             "money",
             "a month",
-            f"{one.evidence}. {freed}{advice}. Measured by {one.measured}.",
-            one.command,
-            one.is_bound,
-            one.rank,
-            one.patch,
+            f"{finding.evidence}. {freed}{advice}. Measured by {finding.measured}.",
+            finding.command,
+            finding.is_bound,
+            finding.rank,
+            finding.patch,
         )
 
     return Items(tuple(map(item, findings)), title)
@@ -142,9 +145,9 @@ def headline(found: Findings, currency: str) -> str:
     least, saving, freed, most = (figure_text(amount, "money", currency, 2) for amount in amounts)
     count = len(found.findings)
     if not count:
-        return f"Nothing would save {least} a month or more ([findings] minimum_per_month)."
+        return f"No finding saves {least} a month or more ([findings] minimum_per_month)."
     less = f"; {found.passed_over} more under {least}" if found.passed_over else ""
     return (
-        f"{count} finding{'s' if count > 1 else ''}{less}. Their commands show {saving} a month in cash, and GPUs worth {freed} "
-        f"free on nodes that stay; upper bounds: {most}, the cost of waste, or savings that need work first."
+        f"{count} finding{'s' if count > 1 else ''}{less}. Savings: {saving} a month in cash, and GPUs worth {freed} freed on "
+        f"nodes that stay. Upper bounds: {most}, for waste without a calculation and savings that need preparation."
     )

@@ -15,7 +15,7 @@ from gpucost.engine import answer_rows
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.findings import patches
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import grouped, grouped_by, keyed_record, record
+from gpucost.records import frozen_dataclass, grouped, grouped_by, keyed_dataclass
 from gpucost.render.templates import fill
 from gpucost.shapes import Shape
 from gpucost.whatif.flags import total
@@ -40,30 +40,30 @@ _NUMBER = re.compile(r"([-_.])\d+$")
 _SCOPE = ("--team", "--namespace", "--workload", "--cluster")
 _IDLE_MINUTES = ("--idle-minutes", "60")
 _EMPTY_MINUTES = ("--empty-minutes", "10")
-_OWN_MACHINES = "switch these own machines off, which saves power, or use them for other work"
+_OWN_MACHINES = "switch these machines of your own off to save power, or use them for other work"
 
 # Each kind: its title, its advice, and the what-ifs that price it. If several kinds fit a workload, the first one takes it.
 KINDS: dict[str, tuple[str, ...]] = {
-    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or end it", "schedule"),
+    "idle_notebook": ("Idle notebook", "release its GPUs when it is idle, or delete it", "schedule"),
     "idle_workload": ("Idle workload", "ask its owner whether it is still needed", "schedule"),
     "over_requested": ("GPUs requested, never used", "request as many GPUs as are used", "rightsize"),
     "over_provisioned": (
         "Replicas or GPUs to spare",
-        "fewer replicas, a shared GPU, or a smaller one",
+        "use fewer replicas, a shared GPU, or a smaller one",
         "share",
         "rightsize",
     ),
-    "off_peak": ("Serving idle off its peak", "scale it down outside of those hours", "schedule"),
-    "on_demand_training": ("Training on demand", "move it to spot, with checkpoints", "spot"),
+    "off_peak": ("Serving, idle off-peak", "scale it down outside these hours", "schedule"),
+    "on_demand_training": ("On-demand training", "move it to spot, with checkpoints", "spot"),
     "empty_nodes": ("Empty nodes", "let the autoscaler remove them sooner", "schedule"),
-    "steady_on_demand": ("Steady use on demand", "commit to the base", "reserve"),
+    "steady_on_demand": ("Steady on-demand use", "buy a commitment for the base load", "reserve"),
     "data_stall": ("GPUs waiting for data", "cache and prefetch its data, or add workers that load it"),
     "lost_work": ("Work lost to failures", "write checkpoints more often, and fix the failures"),
-    "between_jobs": ("Free between jobs", "pack jobs on fewer nodes, or start waiting work sooner"),
+    "between_jobs": ("Free between jobs", "pack jobs onto fewer nodes, or start waiting work sooner"),
 }
 
 
-@record
+@frozen_dataclass
 class WhatIfQuery:
     """A what-if over the store's usage; `options` are the words of the command after its scope."""
 
@@ -92,7 +92,7 @@ class WhatIfResult(NamedTuple):
     cost: Decimal
 
 
-@keyed_record
+@keyed_dataclass
 class Finding(Shape):
     """`saving` is cash of the period, as `command` shows it; `saving_per_month` is the same per month.
 
@@ -128,7 +128,7 @@ class Finding(Shape):
     questions: tuple[WhatIfQuery, ...] = ()
 
 
-@record
+@frozen_dataclass
 class Freed:
     """The capacity that findings with cash would free: workloads, and empty nodes of some capacity types."""
 
@@ -136,7 +136,7 @@ class Freed:
     empty: frozenset[str] = frozenset()
 
 
-@record
+@frozen_dataclass
 class Findings(Shape):
     """Savings that a command shows, the largest first, and upper bounds, with their sums per month.
 
@@ -177,11 +177,11 @@ class Findings(Shape):
         teams = set(selection.teams)
         scope = Scope(selection.teams, selection.namespaces, selection.workloads, selection.clusters)
 
-        def is_about(one: Finding) -> bool:
-            if not one.owners:
-                return one.cluster in scope.clusters and not scope.is_narrowed
-            in_team = not teams or not teams.isdisjoint((one.team or "").split(", "))
-            return in_team and any(map(scope.fits, one.owners))
+        def is_about(finding: Finding) -> bool:
+            if not finding.owners:
+                return finding.cluster in scope.clusters and not scope.is_narrowed
+            in_team = not teams or not teams.isdisjoint((finding.team or "").split(", "))
+            return in_team and any(map(scope.fits, finding.owners))
 
         if scope == Scope():
             return self
@@ -319,9 +319,9 @@ class Candidates:
     def _free_gpus(self) -> Iterator[Finding]:
         """Unallocated GPUs: empty nodes, by cluster, and free GPUs on nodes in use."""
         empty = [row for row in self.free if row["bucket"] == "empty_node"]
-        for (cluster, is_own), rows in grouped_by(empty, "cluster", "is_own").items():
-            finding = _of_free("empty_nodes", rows, "that no pod held for long")
-            if is_own:
+        for (cluster, is_on_prem), rows in grouped_by(empty, "cluster", "is_own").items():
+            finding = _of_free("empty_nodes", rows, "that were empty for a long time")
+            if is_on_prem:
                 yield replace(finding, advice=_OWN_MACHINES)
                 continue
             patch = patches.fewer_nodes(sum(row["peak_gpus"] for row in rows))
@@ -329,7 +329,7 @@ class Candidates:
             yield replace(finding, patch=patch, saving=ZERO, questions=(question,))
         for row in self.free:
             if row["bucket"] == "between_jobs":
-                yield _of_free("between_jobs", [row], "that were free on nodes in use")
+                yield _of_free("between_jobs", [row], "in use")
 
     def _about(
         self,
@@ -348,7 +348,7 @@ class Candidates:
         start, end = min(row["from_ms"] for row in rows), max(row["to_ms"] for row in rows)
         evidence = f"{_hours(gpu_ms):,.1f} of {_hours(held):,.1f} GPU-hours {words}"
         metric, threshold = self.config.activity.device_metric, self.config.idle.threshold_percent
-        share = _percent(measured / held) if held else "nothing"
+        share = _percent(measured / held) if held else "none"
         owners = frozenset((row["cluster"], row["namespace"], row["workload"]) for row in rows)
         namespaces = sorted({row["namespace"] for row in rows})
         scope = Scope((), tuple(namespaces), tuple(names), (rows[0]["cluster"],))
@@ -358,7 +358,7 @@ class Candidates:
             gpu_ms,
             namespace=namespaces[0] if len(namespaces) == 1 else None,
             team=", ".join(sorted({row["team"] for row in rows if row["team"]})) or None,
-            evidence=f"{evidence}; held {self._moment(start)} to {self._moment(end)}",
+            evidence=f"{evidence}; allocated from {self._moment(start)} to {self._moment(end)}",
             measured=f"{metric}, idle under {threshold:g} %; {share} of the GPU-hours measured",
             owners=owners,
             questions=tuple(WhatIfQuery(command, scope, options) for command in KINDS[kind][2:]),
@@ -374,7 +374,9 @@ class Candidates:
             ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
         )
         for (cluster, namespace, glob), members in families.items():
-            fitting = [one for one in self.places[cluster, namespace] if is_fitting(one["workload"], glob)]
+            fitting = [
+                place for place in self.places[cluster, namespace] if is_fitting(place["workload"], glob)
+            ]
             names = _names(members)
             family = glob if len(members) > 1 else names[0]
             yield family, (family,) if len(fitting) == len(members) else names, members
@@ -407,7 +409,7 @@ def _of_free(kind: str, rows: Sequence[Row], words: str) -> Finding:
     """The finding about unallocated GPUs; without a what-if, their cost is an upper bound."""
     gpu_ms, nodes = sum(row["gpu_ms"] for row in rows), sum(row["nodes"] for row in rows)
     largest = max(rows, key=lambda row: row["cost"])["largest"]
-    names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', ' ')}" for row in rows)
+    names = (f"{row['gpu_model'] or 'GPUs'} {row['capacity_type'].replace('_', '-')}" for row in rows)
     count = f"{nodes} node{'s' if nodes > 1 else ''}"
     return _finding(
         kind,
@@ -465,7 +467,7 @@ def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding]
     taken: set[Workload] = set()
     found: list[Finding] = []
     passed_over = 0
-    for finding in sorted(findings, key=lambda one: (order(one.kind), -one.saving, -one.freed_capacity_cost)):
+    for finding in sorted(findings, key=lambda row: (order(row.kind), -row.saving, -row.freed_capacity_cost)):
         worth = finding.saving_per_month + finding.freed_capacity_per_month
         if worth <= 0 or finding.owners & taken:
             continue
@@ -476,8 +478,8 @@ def ranked(findings: Iterable[Finding], minimum: Decimal) -> tuple[list[Finding]
         if finding.command:
             taken |= finding.owners
         found.append(finding)
-    found.sort(key=lambda one: (one.is_bound, -one.saving, -one.freed_capacity_cost))
-    return [replace(one, rank=rank) for rank, one in enumerate(found, start=1)], passed_over
+    found.sort(key=lambda row: (row.is_bound, -row.saving, -row.freed_capacity_cost))
+    return [replace(row, rank=rank) for rank, row in enumerate(found, start=1)], passed_over
 
 
 def answered(

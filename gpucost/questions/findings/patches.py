@@ -22,9 +22,9 @@ def _object(subject: str, namespace: str) -> tuple[str, str] | None:
     return (kind, name) if kind in _API and _NAME.fullmatch(name) and _NAME.fullmatch(namespace) else None
 
 
-def smaller_request(subject: str, namespace: str, asked: float, used: int) -> str | None:
+def smaller_request(subject: str, namespace: str, requested: float, used: int) -> str | None:
     """The object, or the part of a pod template, with as many GPUs as were used at most."""
-    if used < 1 or asked <= used:
+    if used < 1 or requested <= used:
         return None
     kind, name = _object(subject, namespace) or ("", "")
     return fill(
@@ -33,7 +33,7 @@ def smaller_request(subject: str, namespace: str, asked: float, used: int) -> st
         kind=kind,
         name=name,
         namespace=namespace,
-        asked=f"{asked:g}",
+        asked=f"{requested:g}",
         used=used,
     )
 

@@ -112,7 +112,7 @@ class _Scenarios:
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
         tz, period = self.config.tz, self.period
         office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None
-        rules = schedule.Rules(idle_minutes=float(minutes) if minutes else None, office=office)
+        rules = schedule.ScheduleRules(idle_minutes=float(minutes) if minutes else None, office=office)
         return schedule.answer(usage, rules, self._idle_hour, self._quiet)
 
 
@@ -123,19 +123,19 @@ def _machine(key: NodeKey) -> NodeKey:
 
 
 def findings(
-    config: Config, store: Store, period: Period, tell: Callable[[str], None] = lambda _: None
+    config: Config, store: Store, period: Period, show_progress: Callable[[str], None] = lambda _: None
 ) -> Findings:
     """Findings of the period of at least [findings] minimum_per_month, the largest saving first.
 
-    `tell` gets the current step. Raises GpucostError for a period without usage.
+    `show_progress` gets the current step. Raises GpucostError for a period without usage.
     """
-    tell("looking for waste")
+    show_progress("looking for waste")
     scenarios = _Scenarios(config, store, period)
     candidates, minimum = scenarios.candidates, config.findings.minimum_per_month
     # no what-if saves more than the workloads cost today
-    worth = [one for one in candidates if one.cost > 0 and one.cost >= minimum / 12]
-    questions = [question for one in worth for question in one.questions]
-    tell(f"running {len(questions):,} what-ifs")
+    worth = [candidate for candidate in candidates if candidate.cost > 0 and candidate.cost >= minimum / 12]
+    questions = [question for candidate in worth for question in candidate.questions]
+    show_progress(f"running {len(questions):,} what-ifs")
     answers: dict[WhatIfQuery, WhatIfResult] = {}
     for question in questions:
         try:
@@ -147,7 +147,7 @@ def findings(
         needs_work = figures.get("saving_by_suitability", {}).get("needs_work", ZERO)
         answers[question] = WhatIfResult(answer.saving, freed, needs_work, answer.today.cost)
     months, words = _months(config, period, scenarios.collected_ms), period_words(config, period)
-    proposed = (answered(one, answers, months, minimum, words) for one in candidates)
+    proposed = (answered(candidate, answers, months, minimum, words) for candidate in candidates)
     return Findings.of(*ranked(proposed, minimum), period, config.currency, minimum)
 
 

@@ -46,9 +46,9 @@ def policy_check(
 
     view, answer = read_attributed(settings, request.store, checked, query.period)
     broken = [
-        SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(one))
+        SimpleNamespace(rule=rule.name, severity=rule.severity, **to_dict(violation))
         for rule in answer.rules
-        for one in rule.violations
+        for violation in rule.violations
     ]
     is_failed = any(rule.violations and rule.severity == "error" for rule in answer.rules)
     return Document(
@@ -59,7 +59,10 @@ def policy_check(
         coverage=view.coverage,
         name="policy",
         data=answer,
-        flat=(["rule", "severity", *columns_of(Violation)], [list(vars(one).values()) for one in broken]),
+        flat=(
+            ["rule", "severity", *columns_of(Violation)],
+            [list(vars(violation).values()) for violation in broken],
+        ),
         exit_code=MISSED if is_failed else 0,
     )
 

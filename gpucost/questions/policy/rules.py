@@ -18,7 +18,7 @@ from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
 from gpucost.store.usage import Row, read_idle, read_measured, read_usage
@@ -42,7 +42,7 @@ _HINT = "gpucost policy rules prints all rules and their keys"
 _NO_CAPACITY = "no capacity type is known, so on-demand usage is unknown"
 
 
-@record
+@frozen_dataclass
 class Violation(Shape):
     """A workload that breaks a rule, with its GPU-hours and cost in the period.
 
@@ -57,7 +57,7 @@ class Violation(Shape):
     cost: Decimal | None
 
 
-@record
+@frozen_dataclass
 class RuleResult(Shape):
     """The state of a rule: `kept`, `broken` or `unknown` (data is `missing`, or no workload was checked).
 
@@ -81,7 +81,7 @@ class RuleResult(Shape):
         return self.advice if self.violations else ""
 
 
-@record
+@frozen_dataclass
 class PolicyAnswer(Shape):
     """The output of `gpucost policy check`."""
 
@@ -98,7 +98,7 @@ class PolicyAnswer(Shape):
 Idle = tuple[Sequence[Row], Collection[tuple[str, str]]]
 
 
-class Facts(NamedTuple):
+class PolicyFacts(NamedTuple):
     """The data that rules check.
 
     `pods` are the pods of the period; the capacity type of their node is None if the node was not up. `costs` are the
@@ -151,14 +151,14 @@ class OnDemand(_Rule):
 
     advice = "run it on spot, with checkpoints (gpucost whatif spot), or commit (gpucost whatif reserve)"
 
-    def check(self, facts: Facts) -> Checked:
+    def check(self, facts: PolicyFacts) -> Checked:
         workload_type = "batch" if self.kind == "spot_for_batch" else "training"
         pods = [pod for pod in facts.pods if pod["workload_type"] == workload_type and pod["capacity_type"]]
-        known = [pod for pod in pods if pod["capacity_type"] != "unknown"]
-        if pods and not known:
+        classified = [pod for pod in pods if pod["capacity_type"] != "unknown"]
+        if pods and not classified:
             raise _Unknown(_NO_CAPACITY)
         violations = []
-        on_demand = grouped((_owner(pod), pod) for pod in known if pod["capacity_type"] == "on_demand")
+        on_demand = grouped((_owner(pod), pod) for pod in classified if pod["capacity_type"] == "on_demand")
         for owner, several in on_demand.items():
             longest = max(map(_life_hours, several))
             gpu_hours = sum(pod["gpus"] * _life_hours(pod) for pod in several)
@@ -167,7 +167,7 @@ class OnDemand(_Rule):
                 hours, cost = facts.costs.get((*owner, workload_type, "on_demand"), (0.0, ZERO))
                 evidence = f"a pod was on demand for {longest:,.1f} h"
                 violations.append(Violation(*owner, evidence, round(hours, 6), cost))
-        return len(set(map(_owner, known))), violations
+        return len(set(map(_owner, classified))), violations
 
 
 class IdleNotebooks(_Rule):
@@ -178,7 +178,7 @@ class IdleNotebooks(_Rule):
 
     advice = "stop idle notebooks, for example with Kubeflow's culling or JupyterHub's idle culler: gpucost whatif schedule"
 
-    def check(self, facts: Facts) -> Checked:
+    def check(self, facts: PolicyFacts) -> Checked:
         development = [pod for pod in facts.pods if pod["workload_type"] == "development"]
         notebooks = {(pod["cluster"], pod["uid"]): pod for pod in development}
         if not notebooks:
@@ -209,7 +209,7 @@ _KINDS: dict[str, type[BaseModel]] = {
 }
 
 
-class Rules(BaseModel):
+class PolicyRules(BaseModel):
     """A file of rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -238,7 +238,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """
     shipped = TableFile(None, shipped_rules(), _KINDS, _HINT)
     file = TableFile.read(path, _KINDS, _HINT) if path else shipped
-    rules = file.parsed(Rules).rules
+    rules = file.parsed(PolicyRules).rules
     file.unique("rules", [rule.name for rule in rules])
     return tuple(rules)
 
@@ -253,7 +253,7 @@ def check(
     period = query.period
     usage = read_usage(con, period.start_ms, period.end_ms, **query.filters)
     capacity = {node["node_id"]: node["capacity_type"] for node in usage.nodes}
-    facts = Facts(
+    facts = PolicyFacts(
         pods=[{**pod, "capacity_type": capacity.get(pod["node_id"])} for pod in usage.pods],
         costs={
             tuple(row.keys.values()): (row.measures.allocated_gpu_hours, row.measures.cost)
@@ -295,14 +295,14 @@ def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Workload
     return advised_to_stay(SpotQuery(usage, market, config))
 
 
-def _checked(rule: Rule, facts: Facts) -> RuleResult:
+def _checked(rule: Rule, facts: PolicyFacts) -> RuleResult:
     pods = [pod for pod in facts.pods if rule.concerns(pod["namespace"])]
     missing, checked, violations = None, 0, list[Violation]()
     try:
         checked, violations = rule.check(facts._replace(pods=pods))
     except (_Unknown, StoreError) as reason:
         missing = str(reason)
-    violations.sort(key=lambda one: (-(one.cost or 0), one.cluster, one.namespace, one.subject))
+    violations.sort(key=lambda row: (-(row.cost or 0), row.cluster, row.namespace, row.subject))
     status: Literal["kept", "broken", "unknown"] = "unknown"
     if checked:
         status = "broken" if violations else "kept"

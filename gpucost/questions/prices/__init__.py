@@ -22,7 +22,7 @@ from gpucost.price.quote import Quoted
 from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Shown, Table, count, figure, text
+from gpucost.render.view import Document, Table, ValueColumn, count, figure, text
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -155,7 +155,7 @@ def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Docume
     )
 
 
-def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int = 0) -> Shown:
+def price_column(name: str, title: str, decimals: int = _DECIMALS, weight: int = 0) -> ValueColumn:
     """The field `name` of the rows as prices, each in the row's currency."""
     return figure(
         lambda row: figure_text(getattr(row, name), "price", row.currency, decimals), title, weight=weight

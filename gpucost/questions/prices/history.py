@@ -11,7 +11,7 @@ from gpucost.questions.prices import price_column
 from gpucost.questions.request import SpanRequest, with_notes
 from gpucost.records import grouped
 from gpucost.render.schema import table, to_dict
-from gpucost.render.view import Document, Table, count, number, shown, text
+from gpucost.render.view import Document, Table, column_of, count, number, text
 
 _STEPS_SHOWN = 20
 
@@ -37,7 +37,7 @@ def prices_history(
       gpucost prices history p5.48xlarge --region us-east-1 --from 2026-10-01
       gpucost prices history p3.2xlarge --zone us-east-1c --format json
     """
-    period = request.given_period
+    period = request.explicit_period
     which = {"instance_type": instance, "zone": zone, "region": region, "product": product}
     days = request.settings.prices.stale_after_days
     with request.store.read() as con:
@@ -67,7 +67,7 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
 def _steps(zone: ZoneHistory) -> Table:
     columns = (
         text(lambda step: iso(step.start), "From"),
-        shown("price_per_hour", "Per hour", unit="price", decimals=6),
+        column_of("price_per_hour", "Per hour", unit="price", decimals=6),
     )
     note = None
     if len(zone.steps) > _STEPS_SHOWN:
@@ -82,7 +82,7 @@ def _zones_table(zones: list[ZoneHistory]) -> Table:
         price_column("min_price_per_hour", "Lowest", 6),
         price_column("max_price_per_hour", "Highest", 6),
         count("changes", weight=2),
-        shown("discount", unit="ratio", weight=1),
+        column_of("discount", unit="ratio", weight=1),
         text("product", weight=4),
         price_column("on_demand_price_per_hour", "On demand", 6, weight=4),
         text(lambda zone: f"{zone.on_demand_price_as_of or ''}", "On demand as of", weight=4),

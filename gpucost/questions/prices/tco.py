@@ -10,7 +10,7 @@ from typing import Annotated
 from gpucost.options import Option, OptionGroup, argument
 from gpucost.price.onprem import Tco, TcoAnswer, TcoPart, node_cost, read_file, read_inputs
 from gpucost.questions.request import Request, with_notes
-from gpucost.render.view import Document, Table, shown, text
+from gpucost.render.view import Document, Table, column_of, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +49,15 @@ class OwnNode(OptionGroup):
     @property
     def values(self) -> dict[str, str]:
         """The options given, by their keys."""
-        return {name: getattr(self, name) for name in self.given}
+        return {name: getattr(self, name) for name in self.explicit_options}
 
 
 def prices_tco(
     request: Request,
     own: OwnNode,
-    file: Annotated[Path | None, argument("FILE", "TOML file of the same keys; options win over it.")] = None,
+    file: Annotated[
+        Path | None, argument("FILE", "TOML file with the same keys; options override it.")
+    ] = None,
     utilization_percent: Annotated[
         str | None, Option("Share of hours in use: above 0, at most 100.", "NUMBER")
     ] = None,
@@ -63,9 +65,9 @@ def prices_tco(
         str | None, Option("Currency of the prices. Default: the configured one.", "CODE")
     ] = None,
 ) -> Document:
-    """Compute the cost of an hour of an own node and of its GPUs, part by part.
+    """Compute the hourly cost of your own node and of its GPUs, part by part.
 
-    From a file, options, or both. A year has 8,760 hours, a month 730. Power is paid in every hour, used or not. Missing parts
+    Reads a file, options, or both. A year has 8,760 hours, a month 730. Power is paid in every hour, used or not. Missing parts
     count as 0 and are listed. To use the price of a node-hour elsewhere, add it to the price book.
 
     \b
@@ -74,8 +76,8 @@ def prices_tco(
       gpucost prices tco onprem.toml --gpu-watts 450 --format json
       gpucost prices tco --purchase-price 280000 --gpus-per-node 8 --gpu-model H100 --years 4 --price-per-kwh 0.12 --pue 1.3
     """
-    given = {**own.values, "utilization_percent": utilization_percent, "currency": currency}
-    answer = own_node(file, given, request.settings.currency)
+    explicit = {**own.values, "utilization_percent": utilization_percent, "currency": currency}
+    answer = own_node(file, explicit, request.settings.currency)
     notes = []
     if answer.gpu_watts_source == "tdp":
         notes.append(
@@ -87,12 +89,12 @@ def prices_tco(
     return with_notes(request, _tco_document(answer), notes)
 
 
-def own_node(file: Path | None, given: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
+def own_node(file: Path | None, explicit: Mapping[str, str | None], currency: str, **defaults: str) -> Tco:
     """The cost of an own node by its file and by options, which override the file and `defaults`.
 
     Raises ConfigError that names a missing or invalid key.
     """
-    options = {key: value for key, value in given.items() if value is not None}
+    options = {key: value for key, value in explicit.items() if value is not None}
     return node_cost(read_inputs({**defaults, **(read_file(file) if file else {})}, options, file, currency))
 
 
@@ -109,7 +111,7 @@ def _tco_document(answer: Tco) -> Document:
     parts = [*answer.parts, *sums]
     columns = [
         text("name", "Part"),
-        shown("price_per_hour", "Per hour", unit="price", decimals=9),
+        column_of("price_per_hour", "Per hour", unit="price", decimals=9),
         text("basis", "From"),
     ]
     return Document(

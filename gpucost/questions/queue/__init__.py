@@ -11,7 +11,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Shown, Table, count, figure, money, number, share, text
+from gpucost.render.view import Document, Table, ValueColumn, count, figure, money, number, share, text
 
 
 def queue(
@@ -64,7 +64,7 @@ def queue(
     )
 
 
-def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
+def _of_kueue(queues: list[Queue], cluster: tuple[ValueColumn, ...]) -> list[Table]:
     """Quota, use and waits of ClusterQueues."""
     columns = (
         *cluster,
@@ -73,7 +73,7 @@ def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
         text("resource", weight=1),
         number("quota"),
         number(
-            lambda one: "none" if one.is_borrowing_unlimited else one.borrowing_limit,
+            lambda queue: "none" if queue.is_borrowing_unlimited else queue.borrowing_limit,
             "Borrow limit",
             weight=2,
         ),
@@ -92,7 +92,7 @@ def _of_kueue(queues: list[Queue], cluster: tuple[Shown, ...]) -> list[Table]:
     return [Table.of("Quota, use and waits", queues, columns, note=_OF_QUEUES)] if queues else []
 
 
-def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
+def _of_jobs(waits: list[SlurmWait], cluster: tuple[ValueColumn, ...]) -> list[Table]:
     """Waits of Slurm jobs by partition, QOS and account."""
     columns = (
         *cluster,
@@ -116,7 +116,7 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[Shown, ...]) -> list[Table]:
     return tables if waits else []
 
 
-def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Table]:
+def _of_shares(shares: list[SlurmShare], cluster: tuple[ValueColumn, ...]) -> list[Table]:
     """Slurm's fair share next to cost."""
     columns = (
         *cluster,
@@ -124,7 +124,7 @@ def _of_shares(shares: list[SlurmShare], cluster: tuple[Shown, ...]) -> list[Tab
         text("user"),
         share("norm_shares", "Granted", decimals=1),
         share("effective_usage", "Used", decimals=1),
-        figure(lambda one: None if one.fair_share is None else f"{one.fair_share:.3f}", "Factor"),
+        figure(lambda share: None if share.fair_share is None else f"{share.fair_share:.3f}", "Factor"),
         money("cost"),
         share("cost_share", "Share of cost", decimals=1),
     )
@@ -146,11 +146,11 @@ _OF_SHARES = (
 )
 
 
-def _time(name: str, title: str, weight: int = 0) -> Shown:
+def _time(name: str, title: str, weight: int = 0) -> ValueColumn:
     """A column for the seconds in `name`, in a suitable unit."""
     read = attrgetter(name)
 
-    def shown(row: Any) -> str | None:
+    def display(row: Any) -> str | None:
         seconds: float | None = read(row)
         if seconds is None:
             return None
@@ -158,4 +158,4 @@ def _time(name: str, title: str, weight: int = 0) -> Shown:
             return f"{seconds:.0f} s"
         return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
-    return figure(shown, title, weight=weight)
+    return figure(display, title, weight=weight)

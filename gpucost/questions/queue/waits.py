@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import MS_PER_HOUR, Period
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@record
+@frozen_dataclass
 class Queue:
     """One ClusterQueue and GPU resource, in units of the resource (GPUs, slices).
 
@@ -52,7 +52,7 @@ class Queue:
     wait_p95_seconds: float | None
 
 
-@record
+@frozen_dataclass
 class SlurmWait:
     """Jobs with GPUs of a partition, QOS or account (`by`); waits of jobs started in the period, in seconds.
 
@@ -74,7 +74,7 @@ class SlurmWait:
     preempted_cost: Decimal
 
 
-@record
+@frozen_dataclass
 class SlurmShare:
     """An account, or a user in it, from sshare, with the cost of its jobs; shares are 0-1.
 
@@ -92,7 +92,7 @@ class SlurmShare:
     cost_share: float | None
 
 
-@record
+@frozen_dataclass
 class Queues(Shape):
     """The queues in a period, and Slurm's waits and shares if the store has them."""
 
@@ -149,10 +149,10 @@ def slurm(
     Needs attributed tables. Waits are by partition, QOS and account, each group's most expensive first.
     """
     sqlfiles.run(con, "filters")
-    asked = period.bounds | {"clusters": list(clusters)}
-    waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", asked)
+    parameters = period.bounds | {"clusters": list(clusters)}
+    waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", parameters)
     shares = answer_rows(
-        con, "gpucost.questions.queue", "80_slurm_shares", asked | {"half_life_ms": _SLURM_HALF_LIFE_MS}
+        con, "gpucost.questions.queue", "80_slurm_shares", parameters | {"half_life_ms": _SLURM_HALF_LIFE_MS}
     )
     return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
 

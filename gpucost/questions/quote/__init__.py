@@ -10,7 +10,7 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option
 from gpucost.price.listing import PriceQuery, listing
-from gpucost.price.quote import Quantity, Quote, Quoted, given, listed, owned, ranked
+from gpucost.price.quote import Quantity, Quote, Quoted, list_prices, owned, ranked, user_price
 from gpucost.questions.prices import GpuOrInstance, Providers, bought, place, price_column
 from gpucost.questions.prices.tco import own_node
 from gpucost.questions.request import Request, store_or_empty, with_notes
@@ -38,13 +38,13 @@ def quote(
     price_per: Annotated[
         PricePer, Option("Unit of --price: a node or a GPU.", is_shown=True)
     ] = PricePer.node,
-    own: Annotated[Path | None, Option("Own nodes, as a file of gpucost prices tco.", "FILE")] = None,
+    own: Annotated[Path | None, Option("Your own nodes: a file for gpucost prices tco.", "FILE")] = None,
 ) -> Document:
     """Compare the ways to buy a number of GPUs for a number of hours.
 
-    On demand, spot and commitments at today's list prices (gpucost prices), your own price, and own nodes. It needs no store.
-    Commitments and own nodes are paid for longer than these hours: rows are sorted by the whole payment. For a GPU model, each
-    cloud has its cheapest place.
+    Compares on-demand, spot and commitment prices of today's lists (gpucost prices), your own price, and your own nodes.
+    Needs no store. Commitments and own nodes are paid for their whole term, so rows are sorted by the total payment; old
+    prices and single-GPU hosts come last. For a GPU model, only the cheapest place of each cloud is listed.
 
     \b
     Examples:
@@ -59,19 +59,19 @@ def quote(
             "the GPUs or the price are missing",
             "for example: gpucost quote p5.48xlarge --count 2 --hours 168",
         )
-    for one, other, is_twice in (
+    for option, other_option, is_twice in (
         ("--count", "--gpus", None not in (count, gpus)),
         ("--hours", "--days", None not in (hours, days)),
     ):
         if is_twice:
-            raise UsageError(f"{one} and {other} exclude each other", "leave out one of them")
+            raise UsageError(f"{option} and {other_option} exclude each other", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
     currency = settings.currency
     rows: list[Quoted] = []
     if name is not None:
         with store_or_empty(settings) as con:
-            rows = listed(listing(con, name, query), need)
+            rows = list_prices(listing(con, name, query), need)
     wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
     if price is not None:
         if price_per is PricePer.gpu and wanted is None:
@@ -81,7 +81,7 @@ def quote(
                 "the number of nodes of --price is missing",
                 "add --price-per gpu, or replace --gpus by --count",
             )
-        rows.append(given(price, need, currency, wanted if price_per is PricePer.gpu else None))
+        rows.append(user_price(price, need, currency, wanted if price_per is PricePer.gpu else None))
     if own is not None:
         if wanted is None:
             raise UsageError("the number of GPUs of the own nodes is missing", "add --gpus 16")
@@ -151,7 +151,7 @@ def _notes(answer: Quote) -> list[str]:
     ways, notes = {row.purchase_option for row in answer.rows}, []
     if "spot" in ways:
         notes.append(
-            "the cost of spot does not include repeated work after interruptions: gpucost whatif spot counts it"
+            "spot prices do not include work repeated after interruptions: gpucost whatif spot includes it"
         )
     if any(row.term_years for row in answer.rows):
         notes.append("commitments and own nodes are paid for their whole term, used or not")

@@ -110,45 +110,45 @@ def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[Inco
 def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
     """The classes of the bills' rows, as columns and rows."""
     return ("basis", "class", "team", "rows", "cost", "currency"), [
-        (one.basis, row.name, row.team, row.rows, row.cost, one.currency)
-        for one in account.statements
-        for row in one.classes
+        (statement.basis, row.name, row.team, row.rows, row.cost, statement.currency)
+        for statement in account.statements
+        for row in statement.classes
     ]
 
 
 def _sections(account: Reconciliation) -> Iterator[Section]:
     """The sections of the page. Amounts can be in several currencies: each column or line names its own."""
     costs = (amount("billed_cost", "Billed"), amount("effective_cost", "Effective"))
-    for one in account.statements:
-        sums = [Line(("unexplained", None, one.difference))] if one.difference else []
-        sums.append(Line((_SUMS[one.basis], one.rows, one.cost), is_sum=True))
-        is_own = one.currency == account.currency
+    for statement in account.statements:
+        sums = [Line(("unexplained", None, statement.difference))] if statement.difference else []
+        sums.append(Line((_SUMS[statement.basis], statement.rows, statement.cost), is_sum=True))
+        is_configured = statement.currency == account.currency
         yield Table.of(
-            _TITLES[one.basis]
-            if is_own
-            else f"{_SUMS[one.basis].capitalize()} in {one.currency}: no rate to {account.currency}",
-            one.lines(),
+            _TITLES[statement.basis]
+            if is_configured
+            else f"{_SUMS[statement.basis].capitalize()} in {statement.currency}: no rate to {account.currency}",
+            statement.lines(),
             (
                 text(itemgetter(0), "Class"),
                 count(itemgetter(1), "Bill rows"),
-                amount(itemgetter(2), one.currency),
+                amount(itemgetter(2), statement.currency),
             ),
             sums,
-            f"{account.machines:,} GPU instances over {account.instance_hours:,.1f} hours cost "
-            f"{account.effective_cost:,.2f} {one.currency} of it, {account.lines['attributed']:,.2f} of "
-            "that attributed to teams. A bill row shared by several teams counts for the one with the "
-            "largest part."
-            if is_own and one.basis == "effective"
+            f"{account.machines:,} GPU instances with {account.instance_hours:,.1f} hours cost "
+            f"{account.effective_cost:,.2f} {statement.currency}, of which {account.lines['attributed']:,.2f} "
+            "is attributed to teams. A bill row shared by several teams is counted under the team with "
+            "the largest share."
+            if is_configured and statement.basis == "effective"
             else None,
         )
     if len(account.invoices) > 1:
-        whose = (
+        invoice_columns = (
             text("provider"),
             text("account"),
             text("invoice_id", "Invoice", weight=1),
             count("rows", "Bill rows", weight=2),
         )
-        yield Table.of("Invoices", account.invoices, (*whose, *costs, text("currency")))
+        yield Table.of("Invoices", account.invoices, (*invoice_columns, *costs, text("currency")))
     causes = [cause for cause in account.causes if cause.difference]
     what = (text("provider", weight=2), text("kind"), text("cause"), count("rows", weight=3))
     note = None if causes else "The effective cost of every charge is its billed cost."
@@ -160,7 +160,7 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
     )
     if account.beside:
         yield Table.of(
-            "Part of it: other charges on GPU instances",
+            "Included: other charges on GPU instances",
             account.beside,
             (text("kind"), amount("cost"), text("currency")),
         )

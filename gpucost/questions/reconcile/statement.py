@@ -17,7 +17,7 @@ from gpucost.errors import IncompleteError
 from gpucost.periods import from_ms, month_period
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import MissingTime
 from gpucost.shapes import Shape
 from gpucost.store import charges, sqlfiles
@@ -76,7 +76,7 @@ _EFFECTIVE = {
 }
 
 
-@record
+@frozen_dataclass
 class ClassRow:
     """The bill rows and cost of one class; for `attributed`, of one team."""
 
@@ -86,7 +86,7 @@ class ClassRow:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Statement:
     """All bills of the billing period in one currency by class, as billed or as effective cost.
 
@@ -122,12 +122,12 @@ class Statement:
 
         With `difference` they add up to `cost` in cents; the rounding remainder is a line.
         """
-        shown = [
+        printed = [
             (class_words(row.name, self.basis, row.team), row.rows, row.cost)
             for row in self.classes
             if row.name != "rounding" and (row.rows or abs(row.cost) >= CENT)
         ]
-        return in_cents(shown, self.cost - self.difference)
+        return in_cents(printed, self.cost - self.difference)
 
 
 def class_words(name: str, basis: Basis, team: str | None = None) -> str:
@@ -141,12 +141,12 @@ def in_cents(
     lines: Iterable[tuple[str, int | None, Decimal]], cost: Decimal
 ) -> list[tuple[str, int | None, Decimal]]:
     """Lines (text, bill rows, cost) in cents that add up to `cost`; the rounding remainder is a line."""
-    shown = [(words, rows, _cents(amount)) for words, rows, amount in lines]
-    left = _cents(cost) - sum((amount for *_, amount in shown), ZERO)
-    return [*shown, (CLASSES["rounding"], None, left)] if left else shown
+    rounded = [(words, rows, _cents(amount)) for words, rows, amount in lines]
+    left = _cents(cost) - sum((amount for *_, amount in rounded), ZERO)
+    return [*rounded, (CLASSES["rounding"], None, left)] if left else rounded
 
 
-@record
+@frozen_dataclass
 class Invoice:
     """The amounts of one invoice, in its own currency; None if the export does not name it."""
 
@@ -159,7 +159,7 @@ class Invoice:
     effective_cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Cause:
     """A cause of the difference between billed and effective cost.
 
@@ -176,7 +176,7 @@ class Cause:
     difference: Decimal
 
 
-@record
+@frozen_dataclass
 class Beside:
     """The cost of charges of one kind on GPU instances, without their hours."""
 
@@ -185,7 +185,7 @@ class Beside:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Machine:
     """A machine on one side only: billed without metrics, or with metrics and an estimated cost but not billed."""
 
@@ -195,7 +195,7 @@ class Machine:
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class Reconciliation(Shape):
     """The account of one billing period.
 
@@ -236,7 +236,9 @@ class Reconciliation(Shape):
             if abs(cost) >= CENT or line == "attributed"
         )
         state = "final" if self.is_final else "not final"
-        wholes = ", ".join(f"{one.cost:,.2f} {one.currency} {one.basis}" for one in self.statements)
+        wholes = ", ".join(
+            f"{statement.cost:,.2f} {statement.currency} {statement.basis}" for statement in self.statements
+        )
         return (
             f"bill of {', '.join(self.providers)} ({state}, billing period {self.month} UTC): {wholes}; "
             f"{self.effective_cost:,.2f} {self.currency} for {self.machines:,} GPU machines = {parts}; "
@@ -253,9 +255,9 @@ def problems_of(
         if cause.cause == "same" and cause.difference:
             unexplained[cause.currency] += cause.difference
     found = [
-        f"{one.difference:,.2f} {one.currency} of {BASES[one.basis]} is in no class"
-        for one in statements
-        if one.difference
+        f"{statement.difference:,.2f} {statement.currency} of {BASES[statement.basis]} is in no class"
+        for statement in statements
+        if statement.difference
     ]
     found += [
         f"{amount:,.2f} {currency} between billed and effective cost has no cause"
@@ -368,8 +370,8 @@ def _statements(con: DuckDBPyConnection, currency: str) -> Iterator[Statement]:
     )
     for whole in dicts(con.execute(_TOTALS, [currency])):
         for basis in BASES:
-            own = classes[basis, whole["currency"]]
-            yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], own)
+            class_rows = classes[basis, whole["currency"]]
+            yield Statement.of(basis, whole["currency"], whole["rows"], whole[f"{basis}_cost"], class_rows)
 
 
 def _no_bill(con: DuckDBPyConnection, month: str) -> tuple[str, str]:

@@ -25,8 +25,8 @@ def report(
     by: Annotated[
         Names,
         Option(
-            f"Dimensions of the rows, any of {DIMENSION_NAMES}. Default: team; with --team namespace; with "
-            "--namespace workload.",
+            f"Dimensions of the rows, any of {DIMENSION_NAMES}. Default: team; namespace if --team is set; "
+            "workload if --namespace is set.",
             "A,B",
             completes="dimensions",
             is_split=True,
@@ -42,8 +42,8 @@ def report(
     findings: Annotated[
         int,
         count(
-            "Number of the most expensive findings to add to an HTML page (default: 0). Pricing them takes "
-            "seconds, longer on a large fleet."
+            "Number of the most expensive findings to add to an HTML page. They take seconds to "
+            "compute, longer on a large fleet."
         ),
     ] = 0,
     strict: Annotated[

@@ -85,7 +85,7 @@ def _build(
     """Build the reports for the parts of `query`: all of it (None), or each team."""
     now = query.now or datetime.now(UTC)
     prepare(con, query, config.tz, each_team=None not in parts)
-    is_shared = sharing.is_asked(config, query)
+    is_shared = sharing.is_requested(config, query)
     if is_shared:
         sharing.share(con, config, query)
     # bought tokens have a team and no other dimension
@@ -123,21 +123,23 @@ def _build(
         figures[part] = sums[part][0], nodes[part], round(unknown, 9)
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
-        is_known = (query.may_be_absent and has_nodes(con)) or (
+        is_named = (query.may_be_absent and has_nodes(con)) or (
             query.may_be_idle and trusted[part].collected_to
         )
-        is_known = is_known or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
-        if not nodes[part] and not all_rows[part] and not is_known:
+        is_named = is_named or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
+        if not nodes[part] and not all_rows[part] and not is_named:
             raise _no_data(con, query, config.tz)
     series = read_series(con, config, query, parts) if query.with_series else {}
     top: dict[Part, Table] = {}
     unpriced: dict[Part, list[tuple[str | None, str]]] = {}
     if query.with_sections:
         by_workload = detailed[1]
-        dearest = {part: [row for row in by_workload[part] if row.kind == "allocated"] for part in parts}
+        most_expensive = {
+            part: [row for row in by_workload[part] if row.kind == "allocated"] for part in parts
+        }
         counts = workload_counts(con)
-        top = {part: consumers(rows, counts[part], sums[part][0]) for part, rows in dearest.items()}
-        for part, lines in (trends(con, dearest, series) if series else {}).items():
+        top = {part: consumers(rows, counts[part], sums[part][0]) for part, rows in most_expensive.items()}
+        for part, lines in (trends(con, most_expensive, series) if series else {}).items():
             drawn = zip(top[part].lines, lines, strict=True)
             top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
         if any(unpriced_ms(nodes[part]) for part in parts):
@@ -148,7 +150,7 @@ def _build(
         *(api_cost.notices(con, config, query.period, now, known_to) if has_api else ()),
     ]
     views = {}
-    for part, asked in parts.items():
+    for part, part_query in parts.items():
         totals, unallocated, unseen = sums[part]
         rows = all_rows[part]
         whole = None if query.is_narrowed else node_totals(nodes[part], unallocated, unseen)
@@ -164,7 +166,7 @@ def _build(
             main = cost_by(rows, query.dimensions, totals, whole, shared.get(part))
             sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
         views[part] = ReportView(
-            title=_title(asked, config.tz),
+            title=_title(part_query, config.tz),
             subtitle=_subtitle(query, config.tz),
             period=query.period,
             currency=config.currency,
@@ -185,18 +187,18 @@ def _build(
 
 def _title(query: Query, tz: ZoneInfo) -> str:
     namespaces = ", ".join(query.namespaces)
-    whose = ", ".join(query.teams) or "all teams"
+    selection = ", ".join(query.teams) or "all teams"
     if namespaces and query.teams:
-        whose += f" in {namespaces}"
+        selection += f" in {namespaces}"
     elif namespaces:
-        whose = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
+        selection = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
     pods = (*query.workloads, *(f"user {name}" for name in query.users))
     if pods:
-        whose = ", ".join(pods) + (f" of {whose}" if query.teams or query.namespaces else "")
+        selection = ", ".join(pods) + (f" of {selection}" if query.teams or query.namespaces else "")
     if query.clusters:
-        whose += f" on {', '.join(query.clusters)}"
+        selection += f" on {', '.join(query.clusters)}"
     kind = "Monthly GPU report" if is_month(query.period, tz) else "GPU report"
-    return f"{kind}: {whose}, {query.period_name}"
+    return f"{kind}: {selection}, {query.period_name}"
 
 
 def _subtitle(query: Query, tz: ZoneInfo) -> str:

@@ -12,7 +12,7 @@ from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.store.sqlfiles import column
@@ -110,7 +110,7 @@ def missed(
     return [gap for gap in seen.gaps if gap.is_missing], _gap_notices(con, seen), seen.is_running
 
 
-@record
+@frozen_dataclass
 class _Seen:
     """Time of a period up to `due` that is not simply collected, by time and cluster.
 
@@ -197,7 +197,7 @@ _ACCOUNTED = "SELECT DISTINCT source FROM loads WHERE kind = 'slurm'"
 def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     """Warnings about gaps that are not accepted. A running period may lack its last hours."""
     # start of the queried time, and of the time with data: the time in between is lost
-    asked_ms, first_ms = con.execute(
+    since_ms, first_ms = con.execute(
         "SELECT min(from_ms), min(from_ms) FILTER (rows + dropped > 0) FROM loads WHERE kind IN ('prometheus', 'slurm')"
     ).fetchall()[0]
     accounted = column(con, _ACCOUNTED)
@@ -208,7 +208,7 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
         if seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER:
             continue
         fix: str | None = TRACK_GPUS
-        if first_ms is not None and asked_ms <= to_ms(gap.start) and to_ms(gap.end) < first_ms + MS_PER_HOUR:
+        if first_ms is not None and since_ms <= to_ms(gap.start) and to_ms(gap.end) < first_ms + MS_PER_HOUR:
             text, fix = f"{text}; the server had no data that old, and that time is lost", None
         elif UNTRACKED not in gap.families:
             fix = _collect(gap.start, gap.end, "slurm" if gap.cluster in accounted else "prometheus")
@@ -235,6 +235,6 @@ def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
 
 def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
     period = {"from": query.period.start_ms, "to": query.period.end_ms}
-    whose = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
-    rows = answer_rows(con, PACKAGE, "60_warnings", period | whose)
+    selection = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
+    rows = answer_rows(con, PACKAGE, "60_warnings", period | selection)
     return grouped((row.pop("part"), Notice(**row)) for row in rows)

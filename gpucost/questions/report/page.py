@@ -17,7 +17,7 @@ from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.units.query import UnitQuery, UnitView
-from gpucost.questions.units.reading import known
+from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import BUCKETS, Waste
 from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.render.formatting import figure_text, percent
@@ -69,7 +69,7 @@ _KINDS: Mapping[str, LayerKind] = {
     "active": "active",
     "unmeasured": "unmeasured",
     "cpu_memory": "others",
-    **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.whose == "unallocated"},
+    **{bucket.name: "unallocated" for bucket in BUCKETS if bucket.scope == "unallocated"},
 }
 # By answer: its most informative list, and the columns to show.
 _COLUMNS = {
@@ -123,14 +123,14 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
 
 def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
     """The data of the blocks, by the report's filters: every workload, waste and unit costs."""
-    ask = UnitQuery(config, query.period, query.period_name, **query.filters)
+    unit_query = UnitQuery(config, query.period, query.period_name, **query.filters)
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query)[None],
             dissect(con, config, query, top=0),
-            known(con, ask),
+            unit_views(con, unit_query),
         )
 
     return read_attributed(config, store, read, query.period)
@@ -140,14 +140,16 @@ def bundle_blocks(
     config: Config, bundle: Bundle, advice: Findings | None
 ) -> dict[str | None, tuple[Block, ...]]:
     """The blocks of each team's page in a bundle; key None has the blocks of all teams."""
-    period = bundle.ask.period
+    period = bundle.query.period
     workloads = bundle.workloads
     found: dict[str | None, tuple[Block, ...]] = {}
     found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
-        own = advice and advice.narrowed(WorkloadSelection(teams=(team,)))
-        found[team] = blocks(config, period, workloads[team], bundle.waste.of("team", team), units, own)
+        team_advice = advice and advice.narrowed(WorkloadSelection(teams=(team,)))
+        found[team] = blocks(
+            config, period, workloads[team], bundle.waste.of("team", team), units, team_advice
+        )
     return found
 
 
@@ -163,11 +165,11 @@ def searched(workloads: Table) -> Block:
         replace(column, weight=_WEIGHTS.get(column.title, column.weight))
         for column in compress(workloads.columns, is_shown)
     ]
-    shown = [
+    displayed_lines = [
         replace(line, cells=tuple(compress(line.cells, is_shown)))
         for line in (*lines[:_MOST_WORKLOADS], *sums)
     ]
-    table = Table("All workloads", tuple(columns), tuple(shown), note)
+    table = Table("All workloads", tuple(columns), tuple(displayed_lines), note)
     return Block(table.title, table=table, is_searched=True)
 
 
@@ -189,13 +191,13 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
         for row in rows
     )
     part, whole = (sums.wasted_cost, sums.cost) if is_priced else (sums.wasted_gpu_hours, sums.gpu_hours)
-    wasted, of = (
-        figure_text(one, "money", currency, 2) if is_priced else f"{one:,.1f} GPU-hours"
-        for one in (part, whole)
+    wasted, total = (
+        figure_text(value, "money", currency, 2) if is_priced else f"{value:,.1f} GPU-hours"
+        for value in (part, whole)
     )
-    kept = [row.kind.title for row in rows if not row.kind.is_waste]
-    but = f": every bar except {' and '.join(kept)}" if kept else ""
-    intro = f"Wasted: {wasted} of {of}, {percent(float(part) / float(whole))}{but}."
+    useful = [row.kind.title for row in rows if not row.kind.is_waste]
+    but = f": every bar except {' and '.join(useful)}" if useful else ""
+    intro = f"Wasted: {wasted} of {total}, {percent(float(part) / float(whole))}{but}."
     return Block(
         "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
     )
@@ -208,7 +210,7 @@ def _per_unit(view: UnitView, words: str) -> Block | None:
     if not rows:
         return None
     table = unit_table(
-        view.title, columns.split(), rows[:_MOST_ROWS], view.ask.config.tz, work=work_title(view)
+        view.title, columns.split(), rows[:_MOST_ROWS], view.query.config.tz, work=work_title(view)
     )
     more = f"{len(rows) - _MOST_ROWS:,} more: gpucost unit {name} {words}" if len(rows) > _MOST_ROWS else None
     return Block(view.title, _WHAT[name], table=replace(table, note=more))

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
 from gpucost.periods import Period, from_ms, month_name, month_period
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ DIMENSIONS = (
 )  # fmt: skip
 
 
-@record
+@frozen_dataclass
 class Query:
     """A period, dimensions and filters. Values of one filter are alternatives; filters combine.
 

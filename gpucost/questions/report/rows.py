@@ -15,7 +15,7 @@ from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
 from gpucost.questions.report.query import Query
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.store import sqlfiles
 from gpucost.store.usage import unknown_name
@@ -33,7 +33,7 @@ KINDS = ("allocated", "unallocated", "not_collected", "api", "shared")
 ALL = 2**62
 
 
-@record
+@frozen_dataclass
 class PricedNodes:
     """Capacity and cost of the nodes priced from one source, and the oldest price date."""
 

@@ -27,6 +27,7 @@ from gpucost.render.view import (
     Status,
     Table,
     Value,
+    column_of,
     count,
     dimension,
     money,
@@ -34,7 +35,6 @@ from gpucost.render.view import (
     part_of,
     ratio,
     share,
-    shown,
     text,
 )
 
@@ -277,7 +277,7 @@ def unmeasured(measures: Measures, config: Config) -> str | None:
     return f"{measured:.0%} measured, {least:.0%} needed" if measured < least else None
 
 
-def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
+def consumers(rows: list[Row], counts: Mapping[str, int], totals: Measures) -> Table:
     """The most expensive workloads; those idle for half of their time or more are flagged."""
     columns = (
         dimension("workload"),
@@ -289,9 +289,9 @@ def consumers(dearest: list[Row], counts: Mapping[str, int], totals: Measures) -
         share(lambda row: ratio(row.measures.cost, totals.cost), "Share", weight=3),
     )
     whole = counts["workloads"]
-    left = whole - len(dearest)
+    left = whole - len(rows)
     more = f"{left:,} more {'workloads' if left > 1 else 'workload'}: --by workload, or --top {whole}"
-    return Table.of("Top consumers", dearest, columns, note=more if left else None, flag=_flag)
+    return Table.of("Top consumers", rows, columns, note=more if left else None, flag=_flag)
 
 
 def _flag(row: Row) -> str | None:
@@ -305,15 +305,15 @@ def bought(models: tuple[ApiModel, ...]) -> Table:
     """The purchases of each team by model, seller and source."""
     columns = (
         text("team"),
-        text(lambda one: one.model or "", "Model"),
+        text(lambda model: model.model or "", "Model"),
         text("provider", "From", weight=1),
         count("cost.prompt_tokens", "Prompt tokens", weight=2),
         count("cost.generation_tokens", "Generated tokens", weight=2),
         money("cost.api_cost", "API cost"),
-        shown("cost_per_million_tokens", "Per million", unit="price", decimals=2, weight=1),
-        text(lambda one: _SOURCES[one.source], "Source", weight=3),
+        column_of("cost_per_million_tokens", "Per million", unit="price", decimals=2, weight=1),
+        text(lambda model: _SOURCES[model.source], "Source", weight=3),
     )
-    total = sum((one.cost.api_cost for one in models), ZERO)
+    total = sum((model.cost.api_cost for model in models), ZERO)
     sums = [Line(("Total", "", "", "", "", total, "", ""), is_sum=True)]
     note = "The costs are from bills. They are not part of any GPU-hour."
     return Table.of("Bought tokens", models, columns, sums, note)

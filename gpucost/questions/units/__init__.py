@@ -122,7 +122,7 @@ def unit_epoch(
       gpucost unit epoch --team research --month 2026-10
       gpucost unit epoch --last 7d --format json -o epochs.json
     """
-    return answer(request, lambda con, ask: units.epochs(con, ask, planned_epochs))
+    return answer(request, lambda con, query: units.epochs(con, query, planned_epochs))
 
 
 def unit_experiment(request: WorkloadRequest) -> Document:
@@ -137,7 +137,7 @@ def unit_experiment(request: WorkloadRequest) -> Document:
       gpucost unit experiment --team research --month 2026-10
       gpucost unit experiment --namespace nlp-experiments --format csv -o experiments.csv
     """
-    return answer(request, lambda con, ask: units.experiments(con, ask), most=30)
+    return answer(request, lambda con, query: units.experiments(con, query), most=30)
 
 
 def unit_requests(
@@ -157,7 +157,7 @@ def unit_requests(
       gpucost unit requests --namespace inference --last 7d
       gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
     """
-    return answer(request, lambda con, ask: units.requests(con, ask, count))
+    return answer(request, lambda con, query: units.requests(con, query, count))
 
 
 def unit_tokens(
@@ -172,7 +172,7 @@ def unit_tokens(
         Names,
         Option(
             "Dimensions of the rows, any of cluster, namespace, workload, team, model, tenant, day. "
-            "Default: all but tenant, and models.",
+            "Default: all but tenant, with a table of models.",
             "A,B",
             is_split=True,
         ),
@@ -202,8 +202,8 @@ def unit_tokens(
                 f"dimension of tokens not found: {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}"
             )
 
-    def build(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
-        view = units.tokens(con, ask, basis, dimensions)
+    def build(con: DuckDBPyConnection, query: UnitQuery) -> UnitView:
+        view = units.tokens(con, query, basis, dimensions)
         add_bought(con, request.settings, view)
         return view
 
@@ -217,11 +217,11 @@ def answer(
 ) -> Document:
     """The answer from `build`. Raises GpucostError if the period has no data."""
     settings, (period, name, _) = request.settings, request.chosen
-    ask = UnitQuery(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
+    query = UnitQuery(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
 
     def read(con: DuckDBPyConnection) -> UnitView:
-        prepare(con, ask)
-        return build(con, ask)
+        prepare(con, query)
+        return build(con, query)
 
     view = read_attributed(settings, request.store, read, period)
     if not view.rows and not any(view.sections.values()):
@@ -235,22 +235,22 @@ def document(view: UnitView, most: int | None = None) -> Document:
 
     Tables show the first `most` rows, unless the answer has several runs.
     """
-    ask = view.ask
+    query = view.query
     runs = view.sections.get("runs")
-    is_listed = runs is None or len(runs) == 1
-    lists = view.sections | ({"rows": view.rows} if is_listed else {})
+    lists_runs = runs is None or len(runs) == 1
+    lists = view.sections | ({"rows": view.rows} if lists_runs else {})
     limits = {"rows": most, "work_without_cost": _LISTED, "cost_without_work": _LISTED}
     tables = []
     for name, title in _SECTIONS.items():
-        if lists.get(name) and name in view.shown:
-            columns = view.shown[name]
+        if lists.get(name) and name in view.displayed_columns:
+            columns = view.displayed_columns[name]
             work = "Amount" if "unit" in columns else work_title(view)
-            tables.append(unit_table(title, columns, lists[name], ask.config.tz, limits.get(name), work))
+            tables.append(unit_table(title, columns, lists[name], query.config.tz, limits.get(name), work))
     notes = tuple(view.notes)
-    if view.rows and not is_listed:
+    if view.rows and not lists_runs:
         notes += ("--workload NAME, --format csv and --format json show each epoch",)
-    span = {"from": iso(ask.period.start), "to": iso(ask.period.end), "currency": ask.config.currency}
-    names = list(view.rows[0]) if view.rows else list(view.shown["rows"])
+    span = {"from": iso(query.period.start), "to": iso(query.period.end), "currency": query.config.currency}
+    names = list(view.rows[0]) if view.rows else list(view.displayed_columns["rows"])
     shapes = {
         "unit.epoch": Epochs,
         "unit.experiment": Experiments,
@@ -258,8 +258,8 @@ def document(view: UnitView, most: int | None = None) -> Document:
         "unit.tokens": Tokens,
     }
     return Document(
-        title=f"{view.title}, {ask.period_name}",
-        currency=ask.config.currency,
+        title=f"{view.title}, {query.period_name}",
+        currency=query.config.currency,
         sections=(*tables, _totals(view), *([Texts("Notes", notes)] if notes else [])),
         name=view.name,
         shape=shapes.get(view.name),
@@ -289,14 +289,18 @@ def unit_table(
 
     `names` are the columns; `work` is the title of the amounts.
     """
-    shown = rows[:most]
+    displayed_rows = rows[:most]
     columns = [
-        (_column(name, [row[name] for row in shown], work), partial(_local, name, tz))
+        (_column(name, [row[name] for row in displayed_rows], work), partial(_local, name, tz))
         for name in names
-        if any(row[name] is not None for row in shown)
+        if any(row[name] is not None for row in displayed_rows)
     ]
-    more = f"and {len(rows) - len(shown):,} more: --format json lists all" if len(rows) > len(shown) else None
-    return Table.of(title, shown, columns, note=more)
+    more = (
+        f"and {len(rows) - len(displayed_rows):,} more: --format json lists all"
+        if len(rows) > len(displayed_rows)
+        else None
+    )
+    return Table.of(title, displayed_rows, columns, note=more)
 
 
 def _title(name: str, work: str) -> str:
@@ -308,21 +312,23 @@ def _title(name: str, work: str) -> str:
 
 def _column(name: str, values: Sequence[Any], work: str = "Amount") -> Column:
     """The column of a value: money in cents, or four decimals for prices under one; counts without decimals."""
-    known = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     title = _TITLES.get(name) or _title(name, work)
     weight = next((weight for weight, names in _WEIGHTS.items() if name in names), 0)
-    if all(isinstance(value, str) for value in known):
+    if all(isinstance(value, str) for value in present):
         return Column(title, "text", weight=weight)
     if "cost" in name.split("_"):
         is_price = "per" in name.split("_") or name == "mean_cost"
-        small = is_price and any(abs(value) < 1 for value in known)
+        small = is_price and any(abs(value) < 1 for value in present)
         return Column(title, "price" if is_price else "money", 4 if small else 2, weight)
-    return Column(title, "hours", 0 if all(isinstance(value, int) for value in known) else 2, weight)
+    return Column(title, "hours", 0 if all(isinstance(value, int) for value in present) else 2, weight)
 
 
 def _totals(view: UnitView) -> Table:
     lines = tuple(
-        Line((_title(name, work_title(view)), cell(value, _column(name, [value]), view.ask.config.currency)))
+        Line(
+            (_title(name, work_title(view)), cell(value, _column(name, [value]), view.query.config.currency))
+        )
         for name, value in view.totals.items()
         if value is not None
     )

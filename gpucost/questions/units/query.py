@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
 
@@ -86,7 +86,7 @@ class UnitAnswer(Span):
     notes: list[str]
 
 
-@record
+@frozen_dataclass
 class UnitQuery:
     """A period and filters; empty filters match everything."""
 
@@ -115,27 +115,29 @@ CREATE OR REPLACE TEMP TABLE unit_days AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
 
 
-Bucket = Literal["day", "hour"]
+TimeBucket = Literal["day", "hour"]
 
 
-def cut(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket) -> None:
+def cut(con: DuckDBPyConnection, query: UnitQuery, bucket: TimeBucket) -> None:
     """Make unit_days of the period's days; with another bucket, of its hours."""
-    days = time_buckets(ask.period, ask.config.tz, (bucket,))
+    days = time_buckets(query.period, query.config.tz, (bucket,))
     names = [day.day if bucket == "day" else day.hour for day in days]
     con.execute(
         _DAYS, {"from_ms": [day.from_ms for day in days], "to_ms": [day.to_ms for day in days], "day": names}
     )
 
 
-def prepare(con: DuckDBPyConnection, ask: UnitQuery, bucket: Bucket = "day") -> None:
+def prepare(con: DuckDBPyConnection, query: UnitQuery, bucket: TimeBucket = "day") -> None:
     """Make unit_days, unit_cells and unit_candidates for the period. Raises GpucostError if the filters match
     nothing.
     """
     sqlfiles.run(con, "filters")
-    cut(con, ask, bucket)
-    run_stage(con, PACKAGE, "20_cells", ask.period.bounds | ask.filters)
-    if ask.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
-        raise nothing_used(con, ask.period.start_ms, ask.period.end_ms, ask.period_name, **ask.filters)
+    cut(con, query, bucket)
+    run_stage(con, PACKAGE, "20_cells", query.period.bounds | query.filters)
+    if query.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
+        raise nothing_used(
+            con, query.period.start_ms, query.period.end_ms, query.period_name, **query.filters
+        )
     run_stage(con, PACKAGE, "30_candidates")
 
 
@@ -155,17 +157,17 @@ def quiet_hours(con: DuckDBPyConnection, period: Period) -> dict[tuple[str, str,
 class UnitView:
     """An answer. `rows` and each list in `sections` are dicts with equal keys.
 
-    Money is Decimal; moments are ISO 8601 in UTC. `name` is the name of the answer's schema. `shown` names the
+    Money is Decimal; moments are ISO 8601 in UTC. `name` is the name of the answer's schema. `displayed_columns` names the
     displayed columns: of the rows ("rows") and of each section. `facts` are further fields of the answer.
     """
 
     name: str
     title: str
-    ask: UnitQuery
+    query: UnitQuery
     rows: list[Item]
     totals: Item
     sections: dict[str, Any] = field(default_factory=dict)
-    shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    displayed_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
 
@@ -185,21 +187,21 @@ ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
 
 
 def with_remainders(
-    con: DuckDBPyConnection, view: UnitView, lost: list[Any], known: Iterable[tuple[str, ...]] | None = None
+    con: DuckDBPyConnection, view: UnitView, lost: list[Any], places: Iterable[tuple[str, ...]] | None = None
 ) -> UnitView:
     """Add to the answer `lost`, the work without a cost, and the cost without work.
 
-    `known` are the places of the rows, if these name others.
+    `places` are the places of the rows, if these name others.
     """
-    known = {tuple(row[name] for name in PLACE) for row in view.rows} if known is None else known
+    places = {tuple(row[name] for name in PLACE) for row in view.rows} if places is None else places
     rest = [
         in_hours(row)
-        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(known)]}))
+        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(places)]}))
     ]
     unknown = total(rest)
     view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}
-    view.sections |= {"work_without_cost": [] if view.ask.is_narrowed else lost, "cost_without_work": rest}
-    view.shown["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
+    view.sections |= {"work_without_cost": [] if view.query.is_narrowed else lost, "cost_without_work": rest}
+    view.displayed_columns["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
     return view
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
 
 
-def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
+def unit_views(con: DuckDBPyConnection, query: UnitQuery) -> tuple[UnitView, ...]:
     """The cost of epochs, requests and tokens, for each kind with work in the period.
 
     Cheap if progress was never collected. Raises GpucostError if the filters match nothing.
@@ -29,6 +29,6 @@ def known(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[UnitView, ...]:
     ]
     wanted = [build for build, its_units in builders if units & its_units]
     if wanted:
-        prepare(con, ask)
-    views = (build(con, ask) for build in wanted)
+        prepare(con, query)
+    views = (build(con, query) for build in wanted)
     return tuple(view for view in views if view.sections.get("runs") or view.sections.get("models"))

@@ -29,7 +29,7 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import grouped_by, record
+from gpucost.records import frozen_dataclass, grouped_by
 from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
@@ -152,7 +152,7 @@ DIMENSIONS = (*_MODEL, "tenant", "day")
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 
 
-@record
+@frozen_dataclass
 class _Measure:
     """How an answer counts work.
 
@@ -185,8 +185,8 @@ class _Measure:
         counts = {name: sum((day[name] or 0.0 for day in days), 0.0) for name in self.counts}
         parts: dict[str, Decimal | None] = {}
         for name in self.parts:
-            known = [day for day in days if day[name] is not None]
-            parts[name] = total(known, name) if known or name in _PARTS else None
+            measured = [day for day in days if day[name] is not None]
+            parts[name] = total(measured, name) if measured or name in _PARTS else None
         money = {name: part or Decimal(0) for name, part in parts.items()} | {"cost": cost}
         prices = {
             name: per(
@@ -213,7 +213,7 @@ class _Measure:
         }
 
 
-def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request") -> UnitView:
+def requests(con: DuckDBPyConnection, query: UnitQuery, unit: str = "request") -> UnitView:
     """The cost per 1,000 of `unit`, by workload, model and day, including the cost of idle time.
 
     Raises UsageError for a unit without any counts.
@@ -230,7 +230,7 @@ def requests(con: DuckDBPyConnection, ask: UnitQuery, unit: str = "request") -> 
         {"amount": ("amounts", unit), "failed": ("failures", unit)},
         {"cost_per_1000": (("cost",), ("amount",), 1000)},
     )
-    return _serving(con, ask, measure)
+    return _serving(con, query, measure)
 
 
 _TOKENS = _Measure(
@@ -255,7 +255,7 @@ _TOKENS = _Measure(
 
 
 def tokens(
-    con: DuckDBPyConnection, ask: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = ()
+    con: DuckDBPyConnection, query: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = ()
 ) -> UnitView:
     """The cost per million tokens, by workload, model and day.
 
@@ -263,9 +263,9 @@ def tokens(
     price; it is shown separately. Rows are by any of DIMENSIONS if `by` names some: by day, each day's most expensive
     first.
     """
-    view = _serving(con, ask, _TOKENS, keeps_idle=basis == "used", by=by)
+    view = _serving(con, query, _TOKENS, keeps_idle=basis == "used", by=by)
     view.facts["basis"] = basis
-    if not ask.config.serving.prefill and (pools := _undeclared(view.sections["models"])):
+    if not query.config.serving.prefill and (pools := _undeclared(view.sections["models"])):
         view.notes.append(
             f"{' and '.join(pools)} look like pools of one model, and both count its prompts: set [serving] to join them"
         )
@@ -298,23 +298,23 @@ HAVING sum(w.amount) + sum(w.failed) > 0
 ORDER BY w.cluster, w.namespace, 1, w.model, w.unit, w.source"""
 
 
-def token_hours(con: DuckDBPyConnection, ask: UnitQuery) -> list[Item]:
+def token_hours(con: DuckDBPyConnection, query: UnitQuery) -> list[Item]:
     """Tokens, cost and GPU-hours held of own servers per hour, by workload and model, from `from_ms` on."""
-    prepare(con, ask, "hour")
-    _count(con, ask, _TOKENS)
+    prepare(con, query, "hour")
+    _count(con, query, _TOKENS)
     return answer_rows(con, PACKAGE, "66_token_hours")
 
 
 def _count(
-    con: DuckDBPyConnection, ask: UnitQuery, measure: _Measure, *, keeps_idle: bool = False
+    con: DuckDBPyConnection, query: UnitQuery, measure: _Measure, *, keeps_idle: bool = False
 ) -> list[str]:
     """Make unit_work, unit_serving and the measure's table, if it differs. Returns notes about the counters."""
-    doubts = processes(con, ask.period, ask.clusters)
+    doubts = processes(con, query.period, query.clusters)
     units = list(measure.units)
-    run_stage(con, PACKAGE, "40_increases", {"units": units, **ask.period.bounds})
-    mapped = ask.config.prompt_weights if measure.weights else {}
+    run_stage(con, PACKAGE, "40_increases", {"units": units, **query.period.bounds})
+    mapped = query.config.prompt_weights if measure.weights else {}
     weights = {
-        "from_ms": ask.period.start_ms,
+        "from_ms": query.period.start_ms,
         "mappings": list(mapped),
         "weights": list(mapped.values()),
         "units": units,
@@ -323,7 +323,7 @@ def _count(
     run_stage(con, PACKAGE, "50_work", weights)
     run_stage(con, PACKAGE, "60_serving")
     if measure.table == "unit_tokens":
-        serving = ask.config.serving
+        serving = query.config.serving
         pools = {"prefill": list(serving.prefill), "decode": list(serving.decode)}
         run_stage(con, PACKAGE, "65_tokens", {"keeps_idle": keeps_idle, **pools})
     return [f"{doubt.message}: {doubt.fix}" for doubt in doubts]
@@ -331,13 +331,13 @@ def _count(
 
 def _serving(
     con: DuckDBPyConnection,
-    ask: UnitQuery,
+    query: UnitQuery,
     measure: _Measure,
     *,
     keeps_idle: bool = False,
     by: tuple[str, ...] = (),
 ) -> UnitView:
-    doubts = _count(con, ask, measure, keeps_idle=keeps_idle)
+    doubts = _count(con, query, measure, keeps_idle=keeps_idle)
     days = measure.days(con, measure.table)
     models: list[Item] = [
         dict(zip(_MODEL, model, strict=True)) | measure.figures(served)
@@ -367,7 +367,7 @@ def _serving(
     view = UnitView(
         measure.name,
         measure.title,
-        ask,
+        query,
         rows,
         measure.figures(days),
         {"models": models},
@@ -396,5 +396,5 @@ def _serving(
         for row in dicts(con.execute(_WITHOUT_COST))
         if row["unit"] in counted
     ]
-    known = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
-    return with_remainders(con, view, lost, known)
+    places = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
+    return with_remainders(con, view, lost, places)

@@ -31,7 +31,7 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import grouped, grouped_by, record
+from gpucost.records import frozen_dataclass, grouped, grouped_by
 from gpucost.render.view import hours
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _AT_ONCE_MS = 1
 Status = Literal["done", "lost", "unfinished", "outside"]
 
 
-@record
+@frozen_dataclass
 class Interval:
     """A run's time [from_ms, to_ms). `epoch` is None outside epochs. `attempt` counts restarts, from 1."""
 
@@ -53,7 +53,7 @@ class Interval:
     to_ms: int
 
 
-@record
+@frozen_dataclass
 class Levels:
     """The known facts of a run: `reached` are (moment, level) in order.
 
@@ -212,22 +212,22 @@ class Epochs(UnitAnswer):
 _MONEY = Decimal("0.000000001")
 
 
-def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None = None) -> UnitView:
+def epochs(con: DuckDBPyConnection, query: UnitQuery, planned_epochs: int | None = None) -> UnitView:
     """The cost of each epoch of the period's runs, with mean, trend, best, lost work and forecast.
 
     Per workload, the costs of its runs' intervals and of the time outside runs add up to its cost in the period,
     exactly. Reads the tables of `query.prepare`.
     """
-    run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
-    runs, lost = _runs(con, ask)
-    claims = _cut(con, ask, runs)
+    run_stage(con, PACKAGE, "31_run_places", query.period.bounds)
+    runs, lost = _runs(con, query)
+    claims = _cut(con, query, runs)
     outside = []
     for sums in map(in_hours, dicts(con.execute(_CLAIMED))):
         if sums["claim_id"] is None:
-            outside.append(_epoch_row(sums, ask))
+            outside.append(_epoch_row(sums, query))
         else:
             run, part = claims[sums["claim_id"]]
-            run["rows"].append(_epoch_row(sums, ask, run, part))
+            run["rows"].append(_epoch_row(sums, query, run, part))
     rows, summaries = [], []
     for run in runs:
         if run["rows"]:
@@ -241,7 +241,7 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
     view = UnitView(
         "unit.epoch",
         "Cost per epoch",
-        ask,
+        query,
         rows,
         {
             "runs": len(summaries),
@@ -268,10 +268,10 @@ def epochs(con: DuckDBPyConnection, ask: UnitQuery, planned_epochs: int | None =
     return with_remainders(con, view, lost)
 
 
-def _runs(con: DuckDBPyConnection, ask: UnitQuery) -> tuple[list[Item], list[Item]]:
+def _runs(con: DuckDBPyConnection, query: UnitQuery) -> tuple[list[Item], list[Item]]:
     """The runs with known workloads and their intervals, and the other epochs as work without cost."""
     runs, lost = [], []
-    for run in answer_rows(con, PACKAGE, "70_runs", ask.period.bounds):
+    for run in answer_rows(con, PACKAGE, "70_runs", query.period.bounds):
         row = run["without_cost"]
         run["without_cost"] = [row | {"since": moment(row["since"])}] if run["is_new"] else []
         if run["has_place"]:
@@ -306,12 +306,12 @@ _EPOCH_COLUMNS = (
 )
 
 
-def _epoch_row(sums: Item, ask: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
+def _epoch_row(sums: Item, query: UnitQuery, run: Item | None = None, part: Interval | None = None) -> Item:
     """An interval of a run; without one, the cost of a workload with runs while none of them ran."""
     row = {name: sums.get(name) for name in _EPOCH_COLUMNS} | {"status": "outside", "is_whole": True}
     if run is None or part is None:
         return row
-    from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
+    from_ms, to_ms = max(part.from_ms, query.period.start_ms), min(part.to_ms, query.period.end_ms)
     return row | {
         "run": run["name"],
         "run_id": run["run_id"] or None,
@@ -409,7 +409,7 @@ GROUP BY claim_id, cluster, namespace, workload
 ORDER BY claim_id, cluster, namespace, workload"""
 
 
-def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tuple[Item, Interval]]:
+def _cut(con: DuckDBPyConnection, query: UnitQuery, runs: list[Item]) -> list[tuple[Item, Interval]]:
     """Make unit_pieces; claim i is the i-th element of the answer, a run with one of its intervals.
 
     If runs overlap, only the runs in the most sweeps are charged.
@@ -422,11 +422,11 @@ def _cut(con: DuckDBPyConnection, ask: UnitQuery, runs: list[Item]) -> list[tupl
         place = {name: run[name] for name in PLACE}
         # a run is its whole workload, unless each has pods of its own
         pods = {other["pods"] for other in runs_of[tuple(place.values())]}
-        whose = place | {"pods": run["pods"] if all(pods) and len(pods) > 1 else ""}
-        whose["depth"] = _depth(run["run_id"], parents)
+        claimant = place | {"pods": run["pods"] if all(pods) and len(pods) > 1 else ""}
+        claimant["depth"] = _depth(run["run_id"], parents)
         for part in run["parts"]:
-            from_ms, to_ms = max(part.from_ms, ask.period.start_ms), min(part.to_ms, ask.period.end_ms)
-            rows.append(whose | {"claim_id": len(claims), "from_ms": from_ms, "to_ms": to_ms})
+            from_ms, to_ms = max(part.from_ms, query.period.start_ms), min(part.to_ms, query.period.end_ms)
+            rows.append(claimant | {"claim_id": len(claims), "from_ms": from_ms, "to_ms": to_ms})
             claims.append((run, part))
     con.execute(_CLAIMS, {"claims": rows})
     run_stage(con, PACKAGE, "85_pieces")
@@ -503,22 +503,22 @@ FROM unit_run_places ANTI JOIN (SELECT unnest([run_id, parent_id]) AS run_id FRO
 ORDER BY started_ms, run_id"""
 
 
-def experiments(con: DuckDBPyConnection, ask: UnitQuery) -> UnitView:
+def experiments(con: DuckDBPyConnection, query: UnitQuery) -> UnitView:
     """The cost of each experiment and sweep of the period. Reads the tables of `query.prepare`."""
-    run_stage(con, PACKAGE, "31_run_places", ask.period.bounds)
+    run_stage(con, PACKAGE, "31_run_places", query.period.bounds)
     con.execute("FROM unit_run_places WHERE workload IS NOT NULL ORDER BY started_ms, run_id")
     runs = dicts(con)
     for run in runs:
-        run["parts"] = [Interval(None, "done", 1, run["started_ms"], run["ended_ms"] or ask.period.end_ms)]
-    _cut(con, ask, runs)
+        run["parts"] = [Interval(None, "done", 1, run["started_ms"], run["ended_ms"] or query.period.end_ms)]
+    _cut(con, query, runs)
     run_stage(con, PACKAGE, "90_experiments")
     con.execute("FROM unit_experiments ORDER BY cost DESC, workload, name, run_id NULLS LAST, kind DESC")
     rows = [_experiment(in_hours(row)) for row in dicts(con)]
-    sweeps = answer_rows(con, PACKAGE, "95_sweeps", {"is_narrowed": ask.is_narrowed})
+    sweeps = answer_rows(con, PACKAGE, "95_sweeps", {"is_narrowed": query.is_narrowed})
     view = UnitView(
         "unit.experiment",
         "Cost per experiment",
-        ask,
+        query,
         rows,
         {
             "experiments": sum(row["kind"] != "outside_runs" for row in rows),

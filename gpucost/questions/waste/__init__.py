@@ -36,14 +36,20 @@ if TYPE_CHECKING:
 def waste(
     request: WorkloadRequest,
     by: Annotated[
-        Names, Option(f"Also rows by any of {DIMENSION_NAMES}.", "A,B", completes="dimensions", is_split=True)
+        Names,
+        Option(
+            f"Dimensions to add rows by, any of {DIMENSION_NAMES}.",
+            "A,B",
+            completes="dimensions",
+            is_split=True,
+        ),
     ] = (),
     top: Annotated[int, count("Number of the most wasteful workloads to list.")] = 10,
 ) -> Document:
     """Show wasted GPU time: every allocated or paid GPU-hour in exactly one bucket.
 
-    Training that waits for data or lost its work, serving outside its peak or with surplus replicas, forgotten
-    notebooks, image pulls, and unallocated GPUs by cause. docs/waste.md defines each bucket.
+    Buckets are, for example, training that waits for data, lost work, surplus replicas, forgotten notebooks, image
+    pulls, and unallocated GPUs by cause. docs/waste.md defines each bucket.
 
     Without a period: the current month so far, or the newest month with data.
 
@@ -93,7 +99,7 @@ def waste_tables(waste: Waste) -> tuple[Table, ...]:
         [row for row in waste.buckets if row.gpu_hours or row.cost],
         (
             text("kind.title", "Kind"),
-            text("kind.whose", "Scope", weight=1),
+            text("kind.scope", "Scope", weight=1),
             text("kind.meaning", "Meaning", weight=2),
             number("gpu_hours", "GPU-hours"),
             money("cost"),

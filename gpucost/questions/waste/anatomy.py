@@ -11,7 +11,7 @@ from gpucost.inventory import load_activity
 from gpucost.periods import Period, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer, hours, ratio
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
@@ -25,36 +25,38 @@ if TYPE_CHECKING:
 PACKAGE = "gpucost.questions.waste"
 
 
-@record
-class Bucket:
+@frozen_dataclass
+class WasteBucket:
     """A kind of GPU time: its scope, display name, meaning, and whether it is waste."""
 
     name: str
-    whose: str
+    scope: str
     title: str
     meaning: str
     is_waste: bool = True
 
 
 BUCKETS = (
-    Bucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
-    Bucket("data_stall", "training, batch", "Data stalls", "idle while running"),
-    Bucket(
-        "failed_restarted", "training, batch", "Lost work", "of failed pods, since their last known epoch"
+    WasteBucket("active", "held", "Active", "at or above the idle threshold", is_waste=False),
+    WasteBucket("data_stall", "training, batch", "Data stalls", "idle while running"),
+    WasteBucket(
+        "failed_restarted", "training, batch", "Lost work", "work of failed pods after their last known epoch"
     ),
-    Bucket("off_peak_idle", "inference", "Off-peak idle", "idle in replicas that the peak needs"),
-    Bucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
-    Bucket("user_away", "development", "User away", "idle, not yet forgotten"),
-    Bucket("forgotten", "development", "Forgotten", "idle for long, until its end"),
-    Bucket("idle", "other", "Idle", "idle, of unknown type"),
-    Bucket("starting", "held", "Starting", "bound, pulling images"),
-    Bucket("unmeasured", "held", "Unmeasured", "held, without a sample", is_waste=False),
-    Bucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
-    Bucket("empty_node", "unallocated", "Empty nodes", "node without pods for long"),
-    Bucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned, broken"),
-    Bucket("reserved", "unallocated", "Reserved", "kept free by a Slurm reservation"),
-    Bucket("fragmentation", "unallocated", "Fragmentation", "free, but too few for a request"),
-    Bucket("cpu_memory", "no GPU", "Cores, memory", "charged without a GPU", is_waste=False),
+    WasteBucket("off_peak_idle", "inference", "Off-peak idle", "idle replicas that the peak needs"),
+    WasteBucket("over_provisioned", "inference", "Over-provisioned", "replicas beyond what the peak needs"),
+    WasteBucket("user_away", "development", "User away", "idle, not yet forgotten"),
+    WasteBucket("forgotten", "development", "Forgotten", "idle for a long time, until the end"),
+    WasteBucket("idle", "other", "Idle", "idle, workload type unknown"),
+    WasteBucket("starting", "held", "Starting", "bound, pulling images"),
+    WasteBucket("unmeasured", "held", "Unmeasured", "allocated, without a sample", is_waste=False),
+    WasteBucket("between_jobs", "unallocated", "Between jobs", "free on a node in use"),
+    WasteBucket("empty_node", "unallocated", "Empty nodes", "node without pods for a long time"),
+    WasteBucket("unavailable", "unallocated", "Unavailable", "not ready, cordoned or broken"),
+    WasteBucket("reserved", "unallocated", "Reserved", "kept free by a Slurm reservation"),
+    WasteBucket("fragmentation", "unallocated", "Fragmentation", "free GPUs, too few for a request"),
+    WasteBucket(
+        "cpu_memory", "no GPU", "Cores, memory", "cores and memory charged without a GPU", is_waste=False
+    ),
 )
 WASTED = tuple(bucket.name for bucket in BUCKETS if bucket.is_waste)
 BY_NAME = {bucket.name: bucket for bucket in BUCKETS}
@@ -67,12 +69,12 @@ class _OfBucket:
     bucket: str
 
     @property
-    def kind(self) -> Bucket:
+    def kind(self) -> WasteBucket:
         """The bucket."""
         return BY_NAME[self.bucket]
 
 
-@record
+@frozen_dataclass
 class WasteRow(_OfBucket, Shape):
     """The part of a bucket for one combination of dimension values.
 
@@ -85,7 +87,7 @@ class WasteRow(_OfBucket, Shape):
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class BucketWaste(_OfBucket):
     """A bucket; `of` is the scope of its time."""
 
@@ -96,7 +98,7 @@ class BucketWaste(_OfBucket):
     cost: Decimal
 
 
-@record
+@frozen_dataclass
 class WasteTotals:
     """All GPU-hours, allocated or not, and their cost; the wasted ones, and their share of cost."""
 
@@ -115,7 +117,7 @@ class WasteTotals:
         return cls(all_hours, cost, wasted_hours, wasted_cost, ratio(wasted_cost, cost))
 
 
-@record
+@frozen_dataclass
 class WorkloadWaste:
     """The waste of one workload. `bucket` is its most expensive kind of waste, None without waste.
 
@@ -138,7 +140,7 @@ class WorkloadWaste:
     gpus_never_used: int | None
 
 
-@record
+@frozen_dataclass
 class Waste:
     """All buckets in the order of BUCKETS; they add up to the selection, for the whole fleet to the node cost.
 
@@ -159,7 +161,7 @@ class Waste:
         return Waste((), buckets, (), WasteTotals.of(buckets), ())
 
 
-@record
+@frozen_dataclass
 class WasteAnswer(Shape):
     """The output of `gpucost waste`."""
 
@@ -171,9 +173,9 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
-def _bucket(bucket: Bucket, row: WasteRow | None) -> BucketWaste:
+def _bucket(bucket: WasteBucket, row: WasteRow | None) -> BucketWaste:
     figures = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
-    return BucketWaste(bucket.name, bucket.whose, bucket.is_waste, *figures)
+    return BucketWaste(bucket.name, bucket.scope, bucket.is_waste, *figures)
 
 
 def build(
@@ -275,8 +277,8 @@ def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
         WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
-    return sorted(rows, key=_dearest_first)
+    return sorted(rows, key=_most_expensive_first)
 
 
-def _dearest_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
+def _most_expensive_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
     return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket

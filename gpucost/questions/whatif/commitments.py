@@ -44,12 +44,12 @@ def whatif_buy(
     node: OwnNode,
     described: DescribedNodes,
     file: Annotated[
-        Path | None, argument("FILE", "TOML file of an own node, as gpucost prices tco takes it.")
+        Path | None, argument("FILE", "TOML file about your node, as for gpucost prices tco.")
     ] = None,
 ) -> Document:
-    """Report whether own nodes next to the cloud pay for themselves, how many, and after how many months.
+    """Find out whether buying nodes pays off, how many to buy, and after how many months they pay off.
 
-    The file and options of an own node are those of gpucost prices tco; its default is 8 GPUs. Cloud usage is the store's
+    Describe your node in a file or by options, as for gpucost prices tco (default: 8 GPUs). Cloud usage is the store's
     usage of the same GPU model at its cost, or --nodes at --on-demand-price or at the price of --instance-type in --region. Own
     nodes take the base load and are paid in all hours; the cloud takes the peaks.
 
@@ -61,8 +61,8 @@ def whatif_buy(
       gpucost whatif buy --purchase-price 280000 --gpu-model H100 --years 4 --price-per-kwh 0.12 --nodes 8 --on-demand-price 55
     """
     settings = request.settings
-    own = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
-    inputs, gpus = own.inputs, float(own.inputs.gpus_per_node)
+    own_cost = own_node(file, node.values, settings.currency, gpus_per_node=str(GPUS_PER_NODE))
+    inputs, gpus = own_cost.inputs, float(own_cost.inputs.gpus_per_node)
     if inputs.currency != settings.currency:
         raise UsageError(
             f"the own node's costs are in {inputs.currency}, the cloud's in {settings.currency}",
@@ -83,7 +83,7 @@ def whatif_buy(
         use = Assumption("usage", usage.scope_name, f"{inputs.gpu_model} nodes by hour", "store", period)
     source = f"tco of {file.name if file else 'options'}"
     answer = buy.answer(
-        own, cloud, curve, evidence, currency=settings.currency, period=period, source=source, use=use
+        own_cost, cloud, curve, evidence, currency=settings.currency, period=period, source=source, use=use
     )
     return dated(answer, request)
 
@@ -157,17 +157,17 @@ class StoredCommitments:
         return existing, evidence, {key: _prices(several) for key, several in places.items()}
 
 
-def stored_demand(known: StoredCommitments, usage: Usage, freed: Freed | None = None) -> Demand:
+def stored_demand(stored: StoredCommitments, usage: Usage, freed: Freed | None = None) -> Demand:
     """The usage of the store that may be committed, without the workloads that findings free.
 
     If on-demand nodes were empty, only the held part of each node counts. Raises GpucostError without such usage.
     """
-    existing, evidence, offers = known.read
+    existing, evidence, offers = stored.read
     fleet, is_narrowed = usage.fleet, usage.is_narrowed
     owners = {pod.owner for pod in fleet.pods} & freed.owners if freed else frozenset[Workload]()
     is_held = is_narrowed or bool(freed and freed.empty.intersection(COMMITTABLE))
     unit = "parts of on-demand nodes that pods hold, by hour" if is_held else "on-demand nodes by hour"
-    uses = reserve.uses_of(fleet, known.period, existing, offers, is_narrowed=is_held, freed=owners)
+    uses = reserve.uses_of(fleet, stored.period, existing, offers, is_narrowed=is_held, freed=owners)
     if not uses:
         raise GpucostError(
             f"{usage.scope_name} used no on-demand node with a price in {usage.period_name}",
@@ -197,12 +197,12 @@ def whatif_reserve(
         ),
     ] = (),
 ) -> Document:
-    """Report which commitments cost least: how many instances, for how long, and the money owed.
+    """Find the cheapest commitments: how many instances, for how long, and the obligation.
 
-    From the hourly curve of on-demand instances in use: the store's, by instance type and region, or the one that options
-    describe. Workloads with better advice in gpucost findings are left out, and so are hours under commitments of the bill.
-    Prices of reserved instances, savings plans and CUDs are list prices (gpucost prices), or --commitment-discount, without
-    upfront payment: KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
+    Uses the on-demand instances in use per hour: from the store, by instance type and region, or from the options. Workloads
+    with better advice in gpucost findings are left out, and so are hours that commitments in the bill already cover. Prices
+    of reserved instances, savings plans and CUDs are list prices (gpucost prices) or --commitment-discount, without upfront
+    payment. KIND is reserved (default), savings_plan or cud; YEARS is 1 or 3.
 
     \b
     Examples:
@@ -212,7 +212,7 @@ def whatif_reserve(
     """
     if request.is_described(described):
         use, period_name = described_use(request, described), A_MONTH
-        offers = {} if commitment_discount else _listed(request.settings, use)
+        offers = {} if commitment_discount else _offers(request.settings, use)
         use = replace(use, curve=described.curve, offers=offers)
         block = CostBlock(use.curve.node_hours, use.on_demand.per_node_hour, use.gpus)
         today = position(request.settings.currency, [block])
@@ -220,15 +220,15 @@ def whatif_reserve(
     else:
         usage, period_name = request.usage(), request.period_name
         found = read_findings(request.settings, request.store, request.period)
-        known = StoredCommitments(request.settings, request.store, request.period)
-        demand = stored_demand(known, usage, found.freed)
+        stored = StoredCommitments(request.settings, request.store, request.period)
+        demand = stored_demand(stored, usage, found.freed)
     if commitment_discount:
         uses = tuple(_discounted(use, commitment_discount) for use in demand.uses)
         demand = replace(demand, uses=uses)
     return dated(reserve.answer(demand, period=period_name), request)
 
 
-def _listed(settings: Config, use: ReservedUse) -> Offers:
+def _offers(settings: Config, use: ReservedUse) -> Offers:
     """List prices of commitments for an instance type. Raises UsageError if several regions have prices and none is named."""
     if not use.provider:
         return {}

@@ -31,8 +31,8 @@ def whatif_move(request: WhatIfRequest, moving: Moving, transfer: Transfer) -> D
         return document(move.cache(transfer, settings.currency))
     moving.check()
     usage, period = request.usage(), request.period_name
-    listed = list_prices(settings, None, purchase_options=("spot",))
-    works, findings = move.works_of(usage.fleet, listed, usage.commitments)
+    spot_prices = list_prices(settings, None, purchase_options=("spot",))
+    works, findings = move.works_of(usage.fleet, spot_prices, usage.commitments)
     today = today_of(usage, fleet_costs(usage.fleet), is_held=True)
     use = Assumption("work", usage.scope_name, "all its pods", "store", period)
     answer = move.answer(works, moving, today, use, findings, period=period)

@@ -19,10 +19,10 @@ from gpucost.whatif.spot.market import read_rates
 def whatif_plan(
     request: PlanRequest, file: Annotated[Path | None, argument("FILE", "The plan, a TOML file.")] = None
 ) -> Document:
-    """Price several changes in order, each counted on the fleet that the changes before it left: a business case.
+    """Build a business case from several changes, each applied to the result of the previous one.
 
-    Changes are share, spot, schedule and reserve. Groups of workloads are described in the plan, or read from the store: the
-    last complete month, or the named period.
+    Changes are share, spot, schedule and reserve. The plan describes groups of workloads, or selects them from the store, for
+    the last complete month or the given period.
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def whatif_plan(
     """
     if not file:
         raise UsageError(
-            "FILE is missing", "gpucost whatif plan --example > plan.toml makes one to start from"
+            "FILE is missing", "gpucost whatif plan --example > plan.toml writes one to start from"
         )
     from gpucost.whatif.plan import Context, answer, read_plan
 

@@ -31,6 +31,10 @@ def list_prices(settings: Config, name: str | list[str] | None, **which: Names) 
 
 def dated(answer: Answer, request: WhatIfRequest) -> Document:
     """The answer as a document; its title names the old prices among its assumptions."""
-    prices = [(one.name.partition(":")[0], one) for one in answer.assumptions if one.unit.startswith("money")]
+    prices = [
+        (assumption.name.partition(":")[0], assumption)
+        for assumption in answer.assumptions
+        if assumption.unit.startswith("money")
+    ]
     old = old_prices(prices, request.today, request.settings.prices.stale_after_days)
     return document(replace(answer, title=answer.title + old))

@@ -30,7 +30,7 @@ class PatternSelection(Selection):
     workloads: Annotated[
         Names,
         Option(
-            "Only this workload's usage; `*` is anything; repeatable.",
+            "Only this workload's usage; `*` is a wildcard; repeatable.",
             "KIND/NAME",
             flag="--workload",
             panel=WHOSE,
@@ -122,6 +122,6 @@ class WhatIfRequest(PatternSelection, PlanRequest):
 
 def flags_of(group: Any, but: Collection[str] = ()) -> list[str]:
     """The given options of a group, as they are typed, except for `but` and those whose help shows the default."""
-    names = set(group.given) - set(but)
-    known = options_in(type(group)).items()
-    return [flag_of(name, how) for name, how in known if name in names and not how.is_shown]
+    names = set(group.explicit_options) - set(but)
+    options = options_in(type(group)).items()
+    return [flag_of(name, how) for name, how in options if name in names and not how.is_shown]

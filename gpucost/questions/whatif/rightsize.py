@@ -14,7 +14,7 @@ from gpucost.whatif.rightsize import Limits, answer, offers_near
 
 
 def whatif_rightsize(request: WhatIfRequest, limits: Limits) -> Document:
-    """Report which workloads need fewer GPUs than they have, by their highest memory and activity.
+    """Find workloads that need fewer GPUs than they request, from their peak memory and activity.
 
     \b
     Examples:

@@ -12,22 +12,22 @@ from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
-from gpucost.whatif.schedule import DescribedNodes, Rules, answer, described, office_spans
+from gpucost.whatif.schedule import DescribedNodes, ScheduleRules, answer, described, office_spans
 
 
 def whatif_schedule(
     request: WhatIfRequest,
     nodes: DescribedNodes,
-    rules: Rules,
+    rules: ScheduleRules,
     office_hours: Annotated[
-        str | None, Option("Local hours in which work is on; batch work is always on.", "HH:MM-HH:MM")
+        str | None, Option("Local hours in which work runs; batch work always runs.", "HH:MM-HH:MM")
     ] = None,
     weekdays: Annotated[str, Option("Days with office hours.", "DAY-DAY", is_shown=True)] = "mon-fri",
 ) -> Document:
-    """Price the release of idle GPUs, the removal of empty nodes, and office hours, and list the waits.
+    """Estimate the saving of releasing idle GPUs, removing empty nodes and office hours, and the waits.
 
-    With a price: nodes that are always on, compared with --active-hours-per-day. Otherwise the usage in the store is replayed
-    under the rules.
+    With a price: compare nodes that are always on with nodes that run --active-hours-per-day. Without a price: replay the
+    usage in the store under the rules.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def whatif_schedule(
         return document(described(nodes, rules, settings.currency))
 
     usage = request.usage()
-    if office is None and not {"idle_minutes", "empty_minutes"} & set(rules.given):
+    if office is None and not {"idle_minutes", "empty_minutes"} & set(rules.explicit_options):
         rules = replace(rules, idle_minutes=60.0, only_notebooks=True)
     rules = replace(rules, office=office)
     at_least_ms = 0 if office is not None else rules.patience_ms or MS_PER_HOUR

@@ -12,9 +12,9 @@ from gpucost.whatif.share import Sizing, answer
 
 
 def whatif_share(request: WhatIfRequest, sizing: Sizing) -> Document:
-    """Report how many GPUs pods need if they share them, by time slicing, MPS or MIG, and the saving.
+    """Estimate the saving if pods share GPUs by time slicing, MPS or MIG, and the number of GPUs they need.
 
-    Only pods with one GPU each share. They need their activity in the same hours and the highest memory of their workload.
+    Only pods with one GPU can share. Each pod needs its measured activity in every hour, and the peak memory of its workload.
 
     \b
     Examples:
@@ -22,7 +22,7 @@ def whatif_share(request: WhatIfRequest, sizing: Sizing) -> Document:
       gpucost whatif share --month 2026-10 --method mig
       gpucost whatif share --team platform --across-teams
     """
-    if sizing.is_mig and "ways" in sizing.given:
+    if sizing.is_mig and "ways" in sizing.explicit_options:
         raise UsageError(
             "--ways has no meaning with --method mig, whose layouts limit the pods on a GPU",
             "leave out --ways",

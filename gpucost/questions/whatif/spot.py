@@ -24,18 +24,21 @@ def whatif_spot(
     options: SpotOptions,
     interruptions_per_hour: Annotated[
         float | None,
-        Option("Interruptions of one node per hour. Default: own spot nodes, on top of published rates."),
+        Option(
+            "Interruptions of one node per hour. Default: the published rate, adjusted by your spot nodes."
+        ),
     ] = None,
 ) -> Document:
-    """Report the saving of moving on-demand usage to spot, interruptions counted.
+    """Estimate the saving of moving on-demand usage to spot, including the cost of interruptions.
 
     With --on-demand-price, --instance-type, --nodes, --gpus or --hours: a calculator that needs no store. Without them: the
-    store's usage of the last complete month, or of the given period and team. Prices come from options; otherwise, less
-    discounts, from the price book, the store's spot price history, own nodes of the type, or list prices, in that order. Safe
-    work moves: batch work, and training with known checkpoints. Other work is a second figure, with its reason.
+    store's usage of the last complete month, or of the given period and team. Prices come from options. Otherwise,
+    less discounts, they come from the price book, the spot price history, your own nodes of the type, or list prices, in that
+    order. The saving counts work that is safe on spot: batch work, and training with known checkpoints. Other work is listed
+    separately, with the reason.
 
-    The rate of interruptions comes from --interruptions-per-hour, otherwise from own spot nodes of all stored months on top of
-    published rates of the family. A gang of n nodes stops √n times as often as one.
+    Without --interruptions-per-hour, the rate of interruptions is the published rate of the instance family, adjusted by your
+    own spot nodes of all stored months. A gang of n nodes stops √n times as often as one node.
 
     \b
     Examples:

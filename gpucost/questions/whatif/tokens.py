@@ -21,26 +21,26 @@ from gpucost.questions.units.serving import token_hours
 from gpucost.questions.whatif.commitments import described_use
 from gpucost.questions.whatif.prices import dated
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.cost import fleet_costs
-from gpucost.whatif.flags import DAYS, DEAREST, kept, to_decimal, total
+from gpucost.whatif.flags import DAYS, DEAREST, round_money, to_decimal, total
 from gpucost.whatif.tokens import DescribedTokens, OwnNodes, Purchase, Replicas, Tokens, buy, serve
 
 _MODELS = "gpucost unit tokens lists models; gpucost collect progress loads their tokens"
 
 
-@record
+@frozen_dataclass
 class ApiOffer(OptionGroup):
     """A model at an API, and its price."""
 
     model: Annotated[
-        str | None, Option("Model at the API; with tokens of bills, `*` is a wildcard.", "NAME")
+        str | None, Option("Model at the API; `*` is a wildcard for tokens in bills.", "NAME")
     ] = None
     api_provider: Annotated[str | None, Option("Seller, for its list price: openai, aws, …", "NAME")] = None
     input_price_per_million: Annotated[
-        Decimal | None, Option("Mean price of a million prompt tokens, cached ones included.", most=DEAREST)
+        Decimal | None, Option("Mean price of a million prompt tokens, including cached ones.", most=DEAREST)
     ] = None
     output_price_per_million: Annotated[
         Decimal | None, Option("Price of a million generated tokens.", most=DEAREST)
@@ -50,11 +50,11 @@ class ApiOffer(OptionGroup):
 def whatif_tokens(
     request: WhatIfRequest, described: DescribedTokens, offer: ApiOffer, own: OwnNodes, replicas: Replicas
 ) -> Document:
-    """Compare the cost of a model's tokens: bought from an API, or served on own GPUs.
+    """Compare the cost of a model's tokens: bought from an API, or served on your own GPUs.
 
-    With options of a replica: tokens that are bought today (of bills, or described), served by own on-demand nodes that are
-    always on, enough for the busiest hour and spare replicas. Otherwise: tokens of the store's workloads (gpucost unit tokens),
-    bought from an API.
+    With --gpus-per-replica and --replica-tokens-per-second: serve tokens that you buy today (from bills or options) on
+    on-demand nodes that are always on, enough for the busiest hour and the spare replicas. Without them: buy the tokens of
+    your workloads (gpucost unit tokens) from an API.
 
     \b
     Examples:
@@ -67,7 +67,9 @@ def whatif_tokens(
     is_described = request.is_described(described)
     if not flags_of(replicas):
         if is_described or flags_of(own):
-            raise UsageError("the replicas are missing", "--gpus-per-replica, --replica-tokens-per-second")
+            raise UsageError(
+                "the replicas are missing", "set --gpus-per-replica and --replica-tokens-per-second"
+            )
         return dated(_bought_instead(request, offer), request)
     if is_described:
         use = Assumption("tokens", f"{DAYS} days", "", "option")
@@ -86,7 +88,7 @@ def _api(request: WhatIfRequest, offer: ApiOffer, tokens: Tokens, use: Assumptio
         Assumption(f"{name}: {kind} tokens", price, "money per million", source, as_of)
         for kind, price in zip(("prompt", "generated"), prices, strict=True)
     ]
-    position = Position(kept(cost), request.settings.currency)
+    position = Position(round_money(cost), request.settings.currency)
     return Purchase(name, tokens, position, use.as_of or str(use.value), (use, *assumptions))
 
 
@@ -102,18 +104,18 @@ def _api_prices(request: WhatIfRequest, offer: ApiOffer) -> tuple[str, Sequence[
     if model is None or prompt is not None or output is not None:
         fix = "give --input-price-per-million and --output-price-per-million, or --model gpt-4o"
         raise UsageError("the API's prices are missing", fix)
-    listed = token_price(seller, model, day)
-    if listed is None:
+    list_price = token_price(seller, model, day)
+    if list_price is None:
         at = f" at {seller}" if seller else ""
         raise UsageError(
             f"the price of the tokens of {model}{at} is unknown", near_models(seller, model, day)
         )
-    fx, name = rates(request.settings), f"{listed.model} ({listed.provider})"
+    fx, name = rates(request.settings), f"{list_price.model} ({list_price.provider})"
     prices = [
-        fx.convert(price, listed.currency, day, f"the token price of {model}")
-        for price in (listed.input_price_per_million, listed.output_price_per_million)
+        fx.convert(price, list_price.currency, day, f"the token price of {model}")
+        for price in (list_price.input_price_per_million, list_price.output_price_per_million)
     ]
-    return name, prices, listed.source, listed.price_as_of.isoformat()
+    return name, prices, list_price.source, list_price.price_as_of.isoformat()
 
 
 def _billed(request: WhatIfRequest, offer: ApiOffer) -> Purchase:
@@ -123,11 +125,11 @@ def _billed(request: WhatIfRequest, offer: ApiOffer) -> Purchase:
         raise UsageError(f"{prices[0]}: bills have the prices of tokens", f"leave out {prices[0]}")
     found = request.read(lambda con: bought(con, request.settings, _query(request))) or ()
     wanted = (offer.model or "*").lower()
-    fitting = [one for one in found if fnmatchcase((one.model or "").lower(), wanted)]
-    rows = [one for one in fitting if one.cost.prompt_tokens is not None]
-    models = ", ".join(sorted({one.model or "unknown" for one in rows}))
-    prompts = sum(one.cost.prompt_tokens or 0 for one in rows)
-    generated = sum(one.cost.generation_tokens or 0 for one in rows)
+    fitting = [model for model in found if fnmatchcase((model.model or "").lower(), wanted)]
+    rows = [model for model in fitting if model.cost.prompt_tokens is not None]
+    models = ", ".join(sorted({model.model or "unknown" for model in rows}))
+    prompts = sum(model.cost.prompt_tokens or 0 for model in rows)
+    generated = sum(model.cost.generation_tokens or 0 for model in rows)
     hours = max(1, (period.end_ms - period.start_ms) // MS_PER_HOUR)
     tokens = Tokens(prompts, generated, hours)
     if not tokens.total:
@@ -135,7 +137,7 @@ def _billed(request: WhatIfRequest, offer: ApiOffer) -> Purchase:
             f"no bill of {name} contains tokens of {request.scope}",
             "bills have tokens by team and model; gpucost collect focus FILE loads a bill",
         )
-    today = Position(total(one.cost.api_cost for one in rows), currency)
+    today = Position(total(model.cost.api_cost for model in rows), currency)
     return Purchase(models, tokens, today, name, (Assumption("tokens", models, "bought", "bills", name),))
 
 
@@ -167,4 +169,4 @@ def _bought_instead(request: WhatIfRequest, offer: ApiOffer) -> Answer:
     # the report's cost, to the last digit
     cost = total(row["cost"] for row in rows)
     today = Position(cost, usage.currency, costs.allocated_gpu_hours)
-    return buy(_api(request, offer, tokens, use), today, kept(cost * share))
+    return buy(_api(request, offer, tokens, use), today, round_money(cost * share))

@@ -48,7 +48,7 @@ _ALWAYS_SHOWN = ("cost", "saving", "obligation", "saving_percent", "today", "sce
 def document(answer: Answer) -> Document:
     """The answer for people: today, the scenario and the saving; then ranges, sentences, tables and assumptions."""
     currency, data = answer.today.currency, _data(answer)
-    texts = (("What would break it", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
+    texts = (("Break-even", answer.break_even), ("Time", answer.time), ("Findings", answer.findings))
     return Document(
         title=f"{answer.title}, {answer.period}",
         currency=currency,
@@ -82,22 +82,22 @@ def _figures(answer: Answer) -> Iterator[Figure]:
 def _ranges(ranges: Sequence[Range], currency: str) -> Table:
     """Ranges of money, and of other figures with their unit."""
 
-    def between(one: Range) -> str:
-        if one.unit != currency:
-            return f"{_shown(one.low)} to {_shown(one.high)} {one.unit}"
-        low, high = (figure_text(end, "money", currency, 2) for end in (one.low, one.high))
+    def between(row: Range) -> str:
+        if row.unit != currency:
+            return f"{_value_text(row.low)} to {_value_text(row.high)} {row.unit}"
+        low, high = (figure_text(end, "money", currency, 2) for end in (row.low, row.high))
         return f"{low} to {high}"
 
-    columns = (text(lambda one: capitalized(one.figure), "Figure"), figure(between, "Range"), text("meaning"))
+    columns = (text(lambda row: capitalized(row.figure), "Figure"), figure(between, "Range"), text("meaning"))
     return Table.of("Range", ranges, columns)
 
 
 def _assumptions(assumptions: Sequence[Assumption]) -> Table:
     columns = (
-        text(lambda one: capitalized(one.name), "What"),
-        figure(lambda one: _shown(one.value), "Value"),
+        text(lambda row: capitalized(row.name), "What"),
+        figure(lambda row: _value_text(row.value), "Value"),
         text("unit"),
-        text(lambda one: f"{one.source}{f', {one.as_of}' if one.as_of else ''}", "From"),
+        text(lambda row: f"{row.source}{f', {row.as_of}' if row.as_of else ''}", "From"),
     )
     return Table.of("Assumptions", assumptions, columns)
 
@@ -162,7 +162,7 @@ def capitalized(name: str) -> str:
     return " ".join((_begun(first), *rest))
 
 
-def _shown(value: Value) -> str:
+def _value_text(value: Value) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, float | Decimal):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import price_of_region
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import share
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, priced, stated
 from gpucost.whatif.avoidable import Held
-from gpucost.whatif.flags import kept, to_decimal, total
+from gpucost.whatif.flags import round_money, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
-from gpucost.whatif.gpu_specs import Facts
+from gpucost.whatif.gpu_specs import GpuSpecs
 from gpucost.whatif.packing import Change, emptied, today_held
 
 if TYPE_CHECKING:
@@ -56,23 +56,23 @@ def list_offers(rows: Iterable[ListedPrice]) -> list[Node]:
     return offers
 
 
-def offers_near(listed: Callable[..., list[ListedPrice]], nodes: Sequence[Node]) -> list[Node]:
+def offers_near(list_prices: Callable[..., list[ListedPrice]], nodes: Sequence[Node]) -> list[Node]:
     """List prices of whole GPUs in the regions of the nodes."""
     providers = tuple({node.provider for node in nodes if node.provider})
     regions = tuple({node.region for node in nodes if node.region})
     options = tuple(PURCHASE.values())
-    return list_offers(listed(None, purchase_options=options, providers=providers, regions=regions))
+    return list_offers(list_prices(None, purchase_options=options, providers=providers, regions=regions))
 
 
-def merge(nodes: Iterable[Node], listed: Iterable[Node]) -> list[Node]:
+def merge(nodes: Iterable[Node], offers: Iterable[Node]) -> list[Node]:
     """The fleet's own nodes, discounts and contracts included; list prices only of other instance types."""
-    own = {}
+    existing = {}
     for node in nodes:
         if node.is_priced and node.capacity_type in PURCHASE and node.gpus >= 1:
-            own[(place_of(node), node.instance_type), node.gpus] = node
-    known = {kind for kind, _ in own}
-    others = [offer for offer in listed if (place_of(offer), offer.instance_type) not in known]
-    return [*own.values(), *others]
+            existing[(place_of(node), node.instance_type), node.gpus] = node
+    existing_types = {kind for kind, _ in existing}
+    others = [offer for offer in offers if (place_of(offer), offer.instance_type) not in existing_types]
+    return [*existing.values(), *others]
 
 
 _TIE = 1e-9
@@ -80,7 +80,7 @@ _TIE = 1e-9
 Limits = share.Margins
 
 
-@record
+@frozen_dataclass
 class Load:
     """Pods of a workload that are alike, each with `gpus` on a node like `node`, of which `used` are ever active.
 
@@ -103,7 +103,7 @@ class Load:
         return f"{self.pods[0].namespace}/{self.pods[0].workload}"
 
 
-@record
+@frozen_dataclass
 class Move:
     """`gpus` GPUs of a node like `offer` that do the work of a load."""
 
@@ -125,7 +125,7 @@ class Move:
     @property
     def cost(self) -> Decimal:
         """The cost of the GPUs over the pod-hours of the load."""
-        return kept(self.price.per_node_hour * to_decimal(self.load.hours * self.gpus))
+        return round_money(self.price.per_node_hour * to_decimal(self.load.hours * self.gpus))
 
     def then(self, pod: Pod, node: Node, *, is_empty: bool) -> Held:
         """The GPUs for a pod: on its node, or one like it; otherwise on an instance to be bought.
@@ -197,13 +197,13 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
     return loads
 
 
-@record
+@frozen_dataclass
 class Sizer:
     """The inputs that decide how many GPUs of which offer measured pods need."""
 
     usage: Usage
     limits: Limits
-    facts: Facts
+    facts: GpuSpecs
     offers: Mapping[Place, Sequence[Node]]
 
     def move(self, load: Load) -> Move | None:
@@ -245,8 +245,8 @@ def answer(
     usage: Usage,
     limits: Limits,
     levels: Levels,
-    facts: Facts,
-    listed: Iterable[Node],
+    facts: GpuSpecs,
+    list_offers: Iterable[Node],
     stale: tuple[date, int] | None = None,
 ) -> Answer:
     """The GPUs that measured workloads need, of their model.
@@ -255,7 +255,7 @@ def answer(
     measured.
     """
     fleet = usage.fleet
-    offers = grouped((place_of(offer), offer) for offer in merge(fleet.nodes, listed))
+    offers = grouped((place_of(offer), offer) for offer in merge(fleet.nodes, list_offers))
     sizer = Sizer(usage, limits, facts, offers)
     sized = sizer.sized(levels)
     if not sized.loads:

@@ -74,7 +74,9 @@ def suitability(question: SpotQuery) -> dict[Workload, Advice]:
     """The advice for each workload. All work that options describe is safe."""
     pods, config = question.usage.fleet.pods, question.config
     resumed = {pod.owner for pod in pods if pod.resumes}
-    given = "--checkpoint-minutes is given" if "checkpoint_minutes" in question.options.given else ""
+    explicit = (
+        "--checkpoint-minutes is given" if "checkpoint_minutes" in question.options.explicit_options else ""
+    )
     advices = {}
     for owner, pod in {pod.owner: pod for pod in pods}.items():
         names = (pod.workload, pod.workload.partition("/")[2])
@@ -83,6 +85,6 @@ def suitability(question: SpotQuery) -> dict[Workload, Advice]:
         elif any(fnmatchcase(name, glob) for glob in config.spot.interruptible for name in names):
             advices[owner] = Advice(SAFE, "listed under [spot] interruptible")
         else:
-            checkpoints = "a run resumed from one" if owner in resumed else given
+            checkpoints = "a run resumed from one" if owner in resumed else explicit
             advices[owner] = advise(pod.workload, pod.namespace, pod.workload_type, checkpoints)
     return advices

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, from_ms
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import (
     Answer,
@@ -32,14 +32,14 @@ from gpucost.whatif.answer import (
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
-from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, kept, node_price, total
+from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, node_price, round_money, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, Workload
 from gpucost.whatif.spot.advice import COSTLY, NEEDS_WORK, NOT, RERUN, SAFE, Advice
 from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
-from gpucost.whatif.spot.parts import ENDLESS, Part, parts_of, savings_by_rate
+from gpucost.whatif.spot.parts import ENDLESS, SpotPart, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
 _STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"
-_ENDS = "between the 5 and 95 % ends of the rate of interruptions"
+_ENDS = "from the low (5 %) to the high (95 %) end of the interruption rate"
 
 
 def _mean(rows: Sequence[Any], name: str) -> Any:
@@ -70,7 +70,7 @@ def answer(question: SpotQuery) -> Answer:
     if not moved:
         raise GpucostError(
             f"no on-demand usage of {usage.scope_name} in {usage.period_name} can be moved: "
-            + "; ".join(f"{count} node(s): {why}" for why, count in stays.items()),
+            + "; ".join(f"{count} node{'' if count == 1 else 's'}: {why}" for why, count in stays.items()),
             "--spot-price gives a price; --month names another period",
         )
     today = today_of(usage, fleet_costs(usage.fleet), is_held=usage.is_narrowed)
@@ -109,7 +109,7 @@ def answer(question: SpotQuery) -> Answer:
     )
 
 
-def _rates(parts: Sequence[Part], options: SpotOptions) -> tuple[dict[str, Any], Texts]:
+def _rates(parts: Sequence[SpotPart], options: SpotOptions) -> tuple[dict[str, Any], Texts]:
     """The assumed rate, the break-even and Daly's interval of the work as figures, and sentences about them."""
     rate, low, high = (_mean(parts, f"rate.{end}") for end in ("per_hour", "low", "high"))
     gang = max(1, round(_mean(parts, "gang")))
@@ -137,36 +137,40 @@ def _rates(parts: Sequence[Part], options: SpotOptions) -> tuple[dict[str, Any],
     return figures, texts if options.hits(gang) == 1 else (*texts, f"a gang of {gang} nodes stops {_STOPS}")
 
 
-def _ends(parts: Sequence[Part], today: Position) -> tuple[tuple[Range, ...], list[str]]:
+def _ends(parts: Sequence[SpotPart], today: Position) -> tuple[tuple[Range, ...], list[str]]:
     """The range of the cost, and how much longer the work that moves takes."""
     if not parts:
         return (), []
     longer = sum(part.longer_hours for part in parts) / sum(part.hours for part in parts)
-    time = [f"the work that moves takes {longer * 100:.2f} % longer, waits for capacity included"]
+    time = [f"moved work takes {longer * 100:.2f} % longer, including waits for capacity"]
     low, high = sum(part.low for part in parts), sum(part.high for part in parts)
     if low == high:
         return (), time
     if math.isinf(high):
         return (), [*time, "at the high end of the rate it would practically never end"]
     stays = float(today.cost - total(part.today for part in parts))
-    return (Range("scenario cost", kept(stays + low), kept(stays + high), today.currency, _ENDS),), time
+    return (
+        Range("scenario cost", round_money(stays + low), round_money(stays + high), today.currency, _ENDS),
+    ), time
 
 
-def _findings(fixed: Sequence[Part], safe: Sequence[Part], stays: Mapping[str, int]) -> Iterator[str]:
+def _findings(fixed: Sequence[SpotPart], safe: Sequence[SpotPart], stays: Mapping[str, int]) -> Iterator[str]:
     """Reasons against the move, and the nodes that stay."""
     if total(part.there for part in fixed) >= total(part.today for part in fixed):
         yield "spot costs at least as much as on demand: it has no discount here"
     if not safe:
         yield "no work here is both safe to move and cheaper on spot: no saving is counted"
     for why, count in sorted(stays.items()):
-        yield f"{count} node(s) stay as they are: {why}"
+        yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}"
 
 
-def _shared(usage: Usage, moved: Moves, safe: Sequence[Part]) -> Iterator[str]:
+def _shared(usage: Usage, moved: Moves, safe: Sequence[SpotPart]) -> Iterator[str]:
     """The nodes that pods leave, and other pods keep up."""
     going = {part.owner for part in safe}
-    kept = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod.owner not in going}
-    left = [item for item in moved if item.node.key in kept and any(pod.owner in going for pod in item.pods)]
+    staying = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod.owner not in going}
+    left = [
+        item for item in moved if item.node.key in staying and any(pod.owner in going for pod in item.pods)
+    ]
     if left:
         yield (
             f"{len(left)} node(s) that the work leaves have other pods, too: its share of them is cash once these pods are"
@@ -174,7 +178,7 @@ def _shared(usage: Usage, moved: Moves, safe: Sequence[Part]) -> Iterator[str]:
         )
 
 
-def _judged(part: Part) -> Part:
+def _judged(part: SpotPart) -> SpotPart:
     """The same part; work that costs at least as much on spot at its own rate stays."""
     if part.advice.suits == NOT or part.saving > 0:
         return part
@@ -193,13 +197,13 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
         if node.capacity_type == "on_demand":
             owners.add(pod.owner)
             is_paid = bool(why_not(node)) or any(price.is_committed for price in node.prices)
-            is_kept = is_paid or (node.key in able and pod.owner not in leaving)
-            if not is_kept:
+            stays = is_paid or (node.key in able and pod.owner not in leaving)
+            if not stays:
                 going.add(pod.owner)
     return owners - going
 
 
-def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str:
+def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[SpotPart]) -> str:
     """The old prices of nodes with work of these parts, for a title."""
     last = from_ms(max(item.node.to_ms for item in moved))
     at = datetime.now(UTC) if question.usage.is_described else last
@@ -211,18 +215,18 @@ def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[Part]) -> str
     return old_prices(dated, at.date(), question.config.prices.stale_after_days)
 
 
-def _starting_over(parts: Sequence[Part]) -> Iterator[Assumption]:
+def _starting_over(parts: Sequence[SpotPart]) -> Iterator[Assumption]:
     """The work that an interruption costs workloads without checkpoints."""
     over = [part for part in parts if part.advice.starts_over]
     if over:
         hours = round(_mean(over, "run_hours"), 2)
-        name = "without known checkpoints a run starts over: its length"
+        name = "length of a run that starts over, without known checkpoints"
         yield Assumption(name, hours, "hours", "store, mean")
 
 
-def _workloads(parts: Iterable[Part]) -> tuple[Rows, ...]:
+def _workloads(parts: Iterable[SpotPart]) -> tuple[Rows, ...]:
     """Work on nodes that could move, runs of one name together: work that suits spot first, then by cost."""
-    alike: dict[tuple[str, str, Advice], list[Part]] = defaultdict(list)
+    alike: dict[tuple[str, str, Advice], list[SpotPart]] = defaultdict(list)
     for part in parts:
         _, namespace, workload = part.owner or ("", "", "unallocated")
         # `Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`
@@ -255,7 +259,7 @@ def _rate_assumptions(moved: Moves) -> Iterator[Assumption]:
         yield rate_assumption(rate, f"interruptions of {name}")
 
 
-@record
+@frozen_dataclass
 class Described(DescribedNodes):
     """A fleet that options describe; prices are per node or per GPU."""
 
@@ -290,12 +294,12 @@ def described(
     place, gpus = find_place(con, fleet)
     rate = rate or read_rates(con)(place)
 
-    def price(kind: str, given: Decimal | None) -> Price:
+    def price(kind: str, explicit: Decimal | None) -> Price:
         """The price per node-hour: the option, otherwise a known price."""
-        if given is not None:
-            return Price(node_price(given, fleet.price_per, gpus), "option")
-        if place.instance_type and (listed := read_price(con, settings, place, gpus, kind)):
-            return listed
+        if explicit is not None:
+            return Price(node_price(explicit, fleet.price_per, gpus), "option")
+        if place.instance_type and (list_price := read_price(con, settings, place, gpus, kind)):
+            return list_price
         raise UsageError(
             f"--{kind.replace('_', '-')}-price is missing",
             f"give it, or --instance-type and --region of a place with a known price in {settings.currency}",
@@ -321,7 +325,7 @@ def described(
     usage = Usage(
         Fleet((node,), (Pod(node.name, "Job/work", gpus, 0, end),)),
         settings.currency,
-        f"{nodes:,} node(s) of {gpus} GPUs, {hours:,g} h each",
+        f"{nodes:,} node{'' if nodes == 1 else 's'} with {gpus} GPUs, {hours:,g} h each",
         f"{name} in {place.region}" if place.region else name,
         times=nodes,
         assumptions=(priced("on-demand price", on_demand, f"{settings.currency} per node-hour"),),

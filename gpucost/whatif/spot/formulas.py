@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 
 # Bounds of break-even rates in interruptions per node-hour: one in a million years, one in a third of a second.
 _LOWEST, _HIGHEST = 1e-10, 1e4
@@ -14,7 +14,7 @@ _BISECTIONS = 80
 _LARGEST = 700.0
 
 
-@record
+@frozen_dataclass
 class Work:
     """How work runs on spot. Times in hours, `per_hour` in interruptions per node-hour.
 

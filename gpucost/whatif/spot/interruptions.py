@@ -8,7 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from gpucost.catalog import facts
-from gpucost.records import record
+from gpucost.records import frozen_dataclass
 from gpucost.whatif.spot.formulas import bisected
 
 
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     region: str | None = None
 
 
-@record
+@frozen_dataclass
 class Rate:
     """Interruptions per node-hour with their 5 and 95 % ends (None if unknown), and the source."""
 
@@ -40,7 +40,7 @@ def family_of(instance_type: str) -> str:
     return re.split(r"[.-]", instance_type.lower())[0]
 
 
-@record
+@frozen_dataclass
 class Evidence:
     """Own spot nodes, weighted by age: node-hours and witnessed reclaims; hours with any node of a pool, and their ends."""
 
@@ -84,22 +84,22 @@ def _advisor_band(place: Place) -> str | None:
     return max(bands, key=lambda band: (bands[band], int(band)), default=None)
 
 
-def posterior(prior: Rate, own: Evidence) -> Rate:
-    """The rate with own evidence of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
+def posterior(prior: Rate, evidence: Evidence) -> Rate:
+    """The prior rate updated with your own spot nodes of the family, by gamma-Poisson: (shape + events) / (shape / mean + hours).
 
     The middle counts reclaims per node-hour, the upper end all ends per pool-hour: nodes of a pool count once.
     Conjugate prior: A. Gelman et al., Bayesian Data Analysis, 3rd ed., section 2.6.
     """
-    if not own.node_hours:
+    if not evidence.node_hours:
         return prior
     shape = _shape(prior)
-    hours = shape / prior.per_hour + own.node_hours
-    per_hour = (shape + own.reclaims) / hours
-    low = gamma_quantile(shape + own.reclaims, _LOW) / hours
-    high = gamma_quantile(shape + own.ends, _HIGH) / (shape / prior.per_hour + own.pool_hours)
+    hours = shape / prior.per_hour + evidence.node_hours
+    per_hour = (shape + evidence.reclaims) / hours
+    low = gamma_quantile(shape + evidence.reclaims, _LOW) / hours
+    high = gamma_quantile(shape + evidence.ends, _HIGH) / (shape / prior.per_hour + evidence.pool_hours)
     source = (
-        f"own spot nodes: {own.reclaims:,.1f} witnessed reclaims in {own.node_hours:,.0f} node-hours, "
-        f"{own.ends:,.1f} ends in {own.pool_hours:,.0f} pool-hours, halved every 90 days; before: {prior.source}"
+        f"your spot nodes: {evidence.reclaims:,.1f} witnessed reclaims in {evidence.node_hours:,.0f} node-hours, "
+        f"{evidence.ends:,.1f} ends in {evidence.pool_hours:,.0f} pool-hours, weight halved every 90 days; prior: {prior.source}"
     )
     return Rate(per_hour, source, prior.as_of, low, max(high, per_hour))
 

@@ -12,7 +12,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@record
+@frozen_dataclass
 class Market:
     """Prices of nodes on spot per node-hour, and rates of interruptions.
 
     `price` (per `price_per`) replaces all other prices. `segments` are rows of prices by cluster and node for `price_steps`.
-    `own` is the price of the fleet's spot nodes in the period by lower-cased instance type. `rate` returns the rate of a place.
+    `own_prices` is the price of the fleet's spot nodes in the period by lower-cased instance type. `rate` returns the
+    rate of a place.
     """
 
     segments: Mapping[NodeKey, Sequence[Row]] = field(default_factory=dict)
-    own: Mapping[str, Price] = field(default_factory=dict)
+    own_prices: Mapping[str, Price] = field(default_factory=dict)
     rate: Callable[[Place], Rate] = prior_rate
     price: Price | None = None
     price_per: PricePer = PricePer.node
@@ -43,10 +44,12 @@ class Market:
         if self.price:
             per_node = node_price(self.price.per_node_hour, self.price_per, node.gpus)
             return replace(node, prices=(replace(self.price, per_node_hour=per_node),))
-        own = self.own.get((node.instance_type or "").lower())
+        own_price = self.own_prices.get((node.instance_type or "").lower())
         segments = self.segments.get((node.cluster, node.name.partition("#")[0]), ())
-        known = [row for row in segments if not (own and row["is_listed"])]
-        there = replace(node, prices=tuple(price_steps(known, node.from_ms, node.to_ms, own or UNPRICED)))
+        usable = [row for row in segments if not (own_price and row["is_listed"])]
+        there = replace(
+            node, prices=tuple(price_steps(usable, node.from_ms, node.to_ms, own_price or UNPRICED))
+        )
         return there if there.is_priced else None
 
 
@@ -78,8 +81,8 @@ def read_market(con: DuckDBPyConnection, config: Config, period: Period) -> Mark
     price_nodes(con, config, moved_to=("spot", period))
     rows = dicts(con.execute(_SEGMENTS, period.bounds))
     means = con.execute(_OWN, period.bounds).fetchall()
-    own = {name: Price(price, "own spot nodes of that type in the period") for name, price in means}
-    return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own, read_rates(con))
+    own_prices = {name: Price(price, "own spot nodes of that type in the period") for name, price in means}
+    return Market(grouped(((row["cluster"], row["node"]), row) for row in rows), own_prices, read_rates(con))
 
 
 # A node outside the store; without a region it is in the only region with a price.
@@ -131,8 +134,8 @@ def read_rates(con: DuckDBPyConnection) -> Callable[[Place], Rate]:
 
     def rate(place: Place) -> Rate:
         band = bands.get((place.provider, place.region, place.instance_type.lower()), ())
-        own = evidence.get((place.provider, family_of(place.instance_type)), ())
-        return posterior(prior_rate(place, *band), Evidence(*map(sum, zip(*own, strict=True))))
+        counts = evidence.get((place.provider, family_of(place.instance_type)), ())
+        return posterior(prior_rate(place, *band), Evidence(*map(sum, zip(*counts, strict=True))))
 
     return rate
 
@@ -146,8 +149,10 @@ def find_instance(con: DuckDBPyConnection, name: str) -> tuple[str, str, float]:
     """(provider, name, GPUs) of an instance type, by the catalog or the store. Raises UsageError, naming near ones."""
     load_catalog(con)
     rows: list[tuple[str, str, float]] = con.execute(_INSTANCES).fetchall()
-    known = {row[1].lower(): row for row in reversed(rows)}
-    if name.lower() in known:
-        return known[name.lower()]
+    existing = {row[1].lower(): row for row in reversed(rows)}
+    if name.lower() in existing:
+        return existing[name.lower()]
     otherwise = "gpucost prices lists instance types; or give prices and --gpus instead"
-    raise UsageError(f"unknown instance type {name!r}", did_you_mean(name.lower(), sorted(known), otherwise))
+    raise UsageError(
+        f"unknown instance type {name!r}", did_you_mean(name.lower(), sorted(existing), otherwise)
+    )

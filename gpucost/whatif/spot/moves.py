@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from gpucost.options import Option, OptionGroup
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Assumption
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
 
 
-@record
+@frozen_dataclass
 class SpotOptions(OptionGroup):
-    """Assumptions about work on spot; `given` names the options that are not defaults."""
+    """Assumptions about work on spot; `explicit_options` names the options that are not defaults."""
 
     checkpoint_minutes: Annotated[
         float,
         Option(
-            "Work between two checkpoints. Default: 30.",
+            "Time between two checkpoints. Default: 30.",
             above=True,
-            says="checkpoint interval",
+            label="checkpoint interval",
             unit="minutes",
         ),
     ] = 30.0
@@ -38,7 +38,7 @@ class SpotOptions(OptionGroup):
         float,
         Option(
             "Time to write a checkpoint. Default: 2.5.",
-            says="writing a checkpoint", unit="minutes",
+            label="writing a checkpoint", unit="minutes",
             source="default: 148.8 s of a 7B model, pytorch.org/blog/reducing-checkpointing-times",
         ),
     ] = 2.5  # fmt: skip
@@ -46,23 +46,23 @@ class SpotOptions(OptionGroup):
         float,
         Option(
             "Time from an interruption until work continues: provision, pull the image, load. Default: 12.",
-            says="restart (provision, pull, load)", unit="minutes", source=START_SOURCE,
+            label="restart (provision, pull, load)", unit="minutes", source=START_SOURCE,
         ),
     ] = START_MINUTES  # fmt: skip
     capacity_wait_minutes: Annotated[
         float,
         Option(
-            "Wait for capacity after an interruption: time, not paid. Default: 96.",
-            says="wait for capacity (time, not paid)", unit="minutes",
+            "Unpaid wait for capacity after an interruption. Default: 96.",
+            label="wait for capacity (unpaid)", unit="minutes",
             source="default: mean of 3,407 waits for K80 and V100 in one zone, skypilot-org/spot-traces availability/1-node",
         ),
     ] = 96.0  # fmt: skip
     on_demand_share: Annotated[
         float,
         Option(
-            "Part of the nodes that stays on demand, and continues. Default: 0.",
+            "Share of nodes, 0 to 1, that stay on demand and keep running. Default: 0.",
             most=1,
-            says="kept on demand",
+            label="kept on demand",
             unit="of the nodes",
         ),
     ] = 0.0
@@ -95,7 +95,7 @@ class SpotQuery(NamedTuple):
     options: SpotOptions = SpotOptions()
 
 
-@record
+@frozen_dataclass
 class Moved:
     """A node that can move: as it is, at its prices on spot, its pods, and how often it is interrupted."""
 

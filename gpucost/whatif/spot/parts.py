@@ -11,11 +11,11 @@ from itertools import accumulate
 from typing import Any
 
 from gpucost.periods import MS_PER_HOUR, merge
-from gpucost.records import grouped, record
+from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.avoidable import NOTHING
 from gpucost.whatif.cost import NO_TIME, fleet_costs
-from gpucost.whatif.flags import kept, total
+from gpucost.whatif.flags import round_money, total
 from gpucost.whatif.fleet import Fleet, Workload
 from gpucost.whatif.spot.advice import FREE, NOT, SERVING, Advice, suitability
 from gpucost.whatif.spot.formulas import Work, exact
@@ -28,8 +28,8 @@ ENDLESS = 1e3
 RATES = (0.001, 0.01, 0.05, 0.15, 0.5)
 
 
-@record
-class Part:
+@frozen_dataclass
+class SpotPart:
     """Node-hours of a workload (None: unallocated) at one rate of interruptions, and their cost today and there.
 
     `run_hours` is the length of its pods, weighted by length: the work that an interruption may cost.
@@ -78,7 +78,7 @@ class Part:
     def saving(self) -> Decimal:
         """Today's cost less that on spot; nothing if it would never end."""
         cost = self.cost_at(self.rate.per_hour)
-        return self.today - kept(cost) if math.isfinite(cost) else NOTHING
+        return self.today - round_money(cost) if math.isfinite(cost) else NOTHING
 
     @property
     def longer_hours(self) -> float:
@@ -87,7 +87,7 @@ class Part:
         return self.hours * (exact(work) * (1 + work.gang_rate * wait) - 1)
 
 
-def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
+def parts_of(question: SpotQuery, moved: Moves) -> list[SpotPart]:
     """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet.
 
     Costs are those of `fleet_costs` per node, before interruptions.
@@ -114,7 +114,7 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[Part]:
         if owner:
             gang, run_hours, advice = gang_of[owner] * usage.times, runs[owner], advices[owner]
         sums = (usage.times * sum(column) for column in zip(*rows, strict=True))
-        parts.append(Part(owner, rate, advice, gang, run_hours, question.options, *sums))
+        parts.append(SpotPart(owner, rate, advice, gang, run_hours, question.options, *sums))
     return parts
 
 
@@ -132,10 +132,12 @@ def gangs(fleet: Fleet) -> dict[Workload, int]:
 def _run_hours(fleet: Fleet) -> dict[Workload, float]:
     """The length of each workload's pods, weighted by length: a long pod loses more, and is hit more often."""
     lengths = grouped((pod.owner, pod.length_ms) for pod in fleet.pods)
-    return {owner: sum(ms * ms for ms in own) / sum(own) / MS_PER_HOUR for owner, own in lengths.items()}
+    return {
+        owner: sum(ms * ms for ms in hours) / sum(hours) / MS_PER_HOUR for owner, hours in lengths.items()
+    }
 
 
-def savings_by_rate(parts: Sequence[Part]) -> Rows:
+def savings_by_rate(parts: Sequence[SpotPart]) -> Rows:
     """The saving at five rates, with and without checkpoints; None if the work would never end."""
     today = total(part.today for part in parts)
     lines: list[Line] = []
@@ -144,8 +146,8 @@ def savings_by_rate(parts: Sequence[Part]) -> Rows:
         for starts_over in (False, True):
             again = [replace(part, advice=part.advice._replace(starts_over=starts_over)) for part in parts]
             cost = sum(part.cost_at(rate) for part in again)
-            savings.append(today - kept(cost) if math.isfinite(cost) else None)
+            savings.append(today - round_money(cost) if math.isfinite(cost) else None)
         lines.append((rate, *savings))
     columns = ("interruptions per node-hour", "saving with checkpoints", "saving without")
-    note = "The same work at each rate. Without checkpoints an interrupted run starts over."
+    note = "The same work at each rate. Without checkpoints, an interrupted run starts over."
     return Rows("Saving by rate of interruptions", columns, tuple(lines), note)

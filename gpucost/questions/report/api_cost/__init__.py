@@ -138,13 +138,13 @@ def _model(row: dict[str, Any]) -> ApiModel:
     )
 
 
-def bought(con: DuckDBPyConnection, config: Config, ask: UnitQuery) -> tuple[ApiModel, ...] | None:
+def bought(con: DuckDBPyConnection, config: Config, query: UnitQuery) -> tuple[ApiModel, ...] | None:
     """The teams' purchases in the period; None without tokens on bills or for a part of the fleet."""
-    if ask.namespaces or ask.workloads or ask.clusters or not find_tokens(con):
+    if query.namespaces or query.workloads or query.clusters or not find_tokens(con):
         return None
-    prepare(con, config, ask.period)
-    cut(con, ask.period, time_buckets(ask.period, ask.config.tz, ()), by_day=False)
-    select(con, ask.teams)
+    prepare(con, config, query.period)
+    cut(con, query.period, time_buckets(query.period, query.config.tz, ()), by_day=False)
+    select(con, query.teams)
     return models(con).get(None, ())
 
 
@@ -153,16 +153,16 @@ def add_bought(con: DuckDBPyConnection, config: Config, view: UnitView) -> None:
 
     Adds none if the answer covers a part of the fleet.
     """
-    ask = view.ask
+    query = view.query
     now = datetime.now(UTC)
-    found = bought(con, config, ask)
+    found = bought(con, config, query)
     if found is None:
         return
-    known = known_to(con, ask.period, now)
-    view.notes += [notice.message for notice in notices(con, config, ask.period, now, known)]
+    ends = known_to(con, query.period, now)
+    view.notes += [notice.message for notice in notices(con, config, query.period, now, ends)]
     if found:
-        view.sections["bought"] = [to_dict(one) for one in found]
-        view.shown["bought"] = (
+        view.sections["bought"] = [to_dict(model) for model in found]
+        view.displayed_columns["bought"] = (
             "team",
             "model",
             "provider",
@@ -218,19 +218,19 @@ def known_to(con: DuckDBPyConnection, period: Period, now: datetime) -> dict[str
     Only sellers with purchases in the two months before the period's end.
     """
     end = min(period.end, now)
-    known = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
-    return {seller: moment for seller, moment in known.items() if end - moment < _ACTIVE}
+    ends = {seller: from_ms(ms) for seller, ms in con.execute(_KNOWN_TO).fetchall()}
+    return {seller: moment for seller, moment in ends.items() if end - moment < _ACTIVE}
 
 
 def notices(
-    con: DuckDBPyConnection, config: Config, period: Period, now: datetime, known: Mapping[str, datetime]
+    con: DuckDBPyConnection, config: Config, period: Period, now: datetime, ends: Mapping[str, datetime]
 ) -> list[Notice]:
     """Warnings: missing newest bills of sellers, repeated charges that differ, cost without a team.
 
-    `known` is from `known_to`.
+    `ends` is from `known_to`.
     """
     found = []
-    for seller, moment in known.items():
+    for seller, moment in ends.items():
         if min(period.end, now) - moment > _LATE:
             found.append(
                 Notice(

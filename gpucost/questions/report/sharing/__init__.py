@@ -35,7 +35,7 @@ _NOTHING = {
 }
 
 
-def is_asked(config: Config, query: Query) -> bool:
+def is_requested(config: Config, query: Query) -> bool:
     """Whether the report shares costs: by an option of the query or rules of the configuration."""
     return query.share_unallocated is not None or bool(config.shared_costs)
 
@@ -91,14 +91,14 @@ def with_shares(
     """Add shared amounts to `rows`, which are by the dimensions `by`; append rows of kind 'shared'."""
     found: dict[Part, list[Row]] = {}
     for part, amounts in _amounts(con, by, parts).items():
-        known = [
+        existing = [
             replace(
                 row, shared=_shared(config, query, row.kind, amounts.pop((row.kind, *row.keys.values()), {}))
             )
             for row in rows.get(part, ())
         ]
         rest = sorted(amounts.items(), key=lambda item: [(key is None, key or "") for key in item[0]])
-        found[part] = known + [
+        found[part] = existing + [
             Row(
                 "shared",
                 dict(zip(by, keys, strict=True)),
