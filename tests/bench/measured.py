@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 _PAGE = """# Performance
 
 Written by `make bench` on {:%Y-%m-%d}, of commit {}: {}.
-Steps run in processes of their own, beside the usual way or the limit in the same run. Seconds are of CPU,
-of all threads, where nothing else is said; only ratios carry over to other machines.
+Each step runs in its own process, and the usual way or the limit runs in the same run. Unless noted, seconds
+are CPU seconds of all threads. Only ratios apply to other machines.
 
 {}
 

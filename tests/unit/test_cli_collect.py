@@ -81,7 +81,7 @@ def test_what_is_missing_is_said_with_the_fix(fake: Fake) -> None:
     assert "warning: kube_pod_info is not exported\n    fix: scrape kube-state-metrics" in err
     assert "dropped 7 samples as sentinel: DCGM_FI_DEV_FB_USED, DCGM_FI_DEV_GPU_UTIL" in err
     assert err.count("was silent") == 5 and "and 2 more: gap" in err
-    assert collect("-q") == ("", "warning: kube-state-metrics was silent\n" * 5 + "  and 2 more of gap\n")
+    assert collect("-q") == ("", "warning: kube-state-metrics was silent\n" * 5 + "  and 2 more: gap\n")
     result.findings = [missing]
     assert collect("-q") == ("", "")
 
