@@ -114,7 +114,7 @@ parts without resource ids | 1 nlp 0-5; 2 vision 0-5; 2 nlp 0 | 12
 retyped | 1 line 0-2; 2 line 0-1; 2 planned 2; 2 negated 2; 2 line 3-4 | 6
 the columns that are read decide | 1 one 0-10; 2 two 0-9; 2 one 0 lineItem/LegalEntity="AWS EMEA" | 21""")
 REPEATS = "1 row repeats a charge already in the store with {}, equal in every column"
-LEFT_OUT = "left out; the bill in the store stays: each holds some of the other's charges"
+LEFT_OUT = "left out; the bill in the store stays: each bill has some of the other's charges"
 #: Which of SECOND's bills are loaded with charges that the store has.
 REPEATED = ("parts that share rows", "parts without resource ids", "the columns that are read decide")
 
