@@ -182,7 +182,7 @@ SETTINGS = """
 [alerts] / idle_minutes = 0 | 1 | alerts.idle_minutes
 [alerts] / queue_wait_minutes = 171 | 1 | alerts.queue_wait_minutes
 [[budgets]] / name = 'a' / amount = -1 | 1 | budgets[0].amount
-[alerts] / labels = { 'a-b' = 'x' } | 1 | invalid label name 'a-b'
+[alerts] / labels = { 'a-b' = 'x' } | 1 | invalid label name a-b
 [alerts] / idle_minute = 5 | 1 | did you mean alerts.idle_minutes?
 [prometheus] / cluster_label = 'a)b' | 2 | invalid label name 'a)b'
 [activity] / device_metric = 'a b' | 2 | invalid metric name 'a b'
