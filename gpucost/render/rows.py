@@ -170,8 +170,9 @@ _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
 class TableFit:
     """A table's columns, and how they share a line.
 
-    Columns of weight 0 always stay. The lighter ones of the others come first, a group as a whole: for weight 1 texts
-    are broken between words, for heavier ones not at all. Columns of figures are never broken.
+    Columns of weight 0 always stay. The others are added if they fit, lighter ones first, and columns of one group
+    together. Texts are broken between words to fit columns of weight 1, but not to fit heavier ones. Columns of figures
+    are never broken.
     """
 
     def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:

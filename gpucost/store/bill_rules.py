@@ -303,7 +303,7 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
     partly = {file for side, file in file_of.items() if file in beaten and side not in winners}
     if torn := sorted(partly | {file_of[side] for side, newer in winners.items() if newer <= beaten}):
         raise DataError(
-            f"{torn[0]} has one bill that is newer in another file, and one only of its own",
+            f"{torn[0]} has one bill that is newer in another file, and one bill that no other file has",
             "load the files one after the other, the older first",
         )
     return lost

@@ -160,7 +160,7 @@ def saved(usage: Usage, change: Change) -> Saved:
 
     for place, held in spans.items():
         node = nodes[place]
-        # no change of pods releases the node while it is empty
+        # while a node is empty, moving pods cannot release it
         gone[alike(node)] += [Held(node, node.gpus, *span) for span in merge(held)]
     moving = [held for held in change.then if held.node.key in nodes and not held.stays]
     needed = grouped((alike(held.node), held) for held in _whole_nodes(moving))

@@ -88,7 +88,8 @@ def test_steps_from_the_winner_to_the_price(folder: Path) -> None:
 
 
 TABLE = """
-p4d.24xlarge, on_demand, 8 x A100-SXM4-40GB
+is p4d.24xlarge
+on-demand, 8 × A100-SXM4-40GB
 price book line 3
 wins: more specific, names a region
 less specific: the winner names a region

@@ -40,5 +40,5 @@ def test_hosts_without_user_label_are_not_empty_nodes(
     removed = answer["today"]["node_hours"] - answer["scenario"]["node_hours"]
     assert (round(removed, 6), answer["saving"]) == (20.666667, 82.666666666)
     assert answer["findings"] == [
-        "1 node stays: plain hosts, and no metric reports the users of their GPUs. Set [[hosts]] user_label."
+        "1 node stays: plain hosts without a metric of GPU users. Set [[hosts]] user_label."
     ]

@@ -311,7 +311,7 @@ def test_headline_names_old_prices() -> None:
     text = run("quote p5.48xlarge --hours 10").stdout
     headline = text.partition("Ways to buy")[0]
     assert "Spot" in headline and "a price of 2025-11-30, 356 days ago" in headline
-    assert "the cost of spot does not include" in text and "1 price is over 90 days old" in text
+    assert "spot prices do not include" in text and "1 price is over 90 days old" in text
 
 
 REFUSED = """

@@ -53,8 +53,8 @@ summed AS (
     GROUP BY ALL
 ),
 weighed AS (
-    -- shares are by cost, also if cores and memory are charged, or by time if the cost is zero; time without metrics
-    -- takes its part of the billed time, and the others share the rest
+    -- shares are by cost, which includes cores and memory if they are charged, or by time if the cost is zero; time
+    -- without metrics gets its part of the billed time, and the holders share the rest
     SELECT *, CASE WHEN sum(cost) OVER w > 0 THEN cost / sum(cost) OVER w WHEN sum(gpu_ms) OVER w > 0 THEN gpu_ms / sum(gpu_ms) OVER w ELSE 0 END AS weight
     FROM summed
     WINDOW w AS (PARTITION BY instance_key, from_ms, to_ms, kind = 'not_collected')

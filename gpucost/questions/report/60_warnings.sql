@@ -23,7 +23,7 @@ SELECT p.part, code, message, fix
 FROM warnings AS w CROSS JOIN (SELECT unnest($parts::VARCHAR[]) AS part) AS p
 WHERE coalesce(from_ms < $to, true) AND coalesce(to_ms > $from, true)
   AND (len($clusters::VARCHAR[]) = 0 OR cluster IS NULL OR list_contains($clusters::VARCHAR[], cluster))
-  -- the warning's interval runs from the first to the last occurrence, possibly with others elsewhere in between
+  -- a warning's interval runs from its first to its last occurrence; the report may lie in between, without one
   AND (code <> 'over_allocated' OR (cluster, subject) IN (FROM over_allocated))
   AND (NOT $narrowed OR code NOT IN (
       'over_allocated', 'unknown_capacity_type', 'unpriced_node', 'stale_price', 'basis_fallback', 'team_overlap', 'pod_without_node',

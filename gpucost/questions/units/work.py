@@ -97,7 +97,7 @@ def intervals(run: Levels) -> list[Interval]:
         elif level < done:
             parts = _lose(parts, level + 1)
             attempt += 1
-            # a log does not show when work resumed: the repeated epoch gets that time
+            # a log does not show when work resumed, so the time before it counts for the repeated epoch
             if not begins and at_ms - before_ms <= _AT_ONCE_MS:
                 done = level
                 continue

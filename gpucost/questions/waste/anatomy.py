@@ -121,8 +121,8 @@ class WasteTotals:
 class WorkloadWaste:
     """The waste of one workload. `bucket` is its most expensive kind of waste, None without waste.
 
-    `gpus_requested` and `gpus_measured` count the GPUs of each of its pods. `gpus_never_used`: GPUs at 0 % for as
-    long as they were held, in pods with several GPUs; None without measurements.
+    `gpus_requested` and `gpus_measured` count the GPUs of each of its pods. `gpus_never_used`: GPUs of
+    multi-GPU pods at 0 % during their whole allocation; None without measurements.
     """
 
     cluster: str

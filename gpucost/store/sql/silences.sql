@@ -45,7 +45,7 @@ device_hours AS (
         CASE WHEN count(*) = count(DISTINCT d.metric) THEN min(b.last_offset_ms - b.first_offset_ms - (b.samples - 1) * b.gap_ms) END AS lacking_ms
     FROM blocks AS b
     JOIN device_series AS d USING (series_id)
-    -- a day more: a series that is silent at the start had samples before it
+    -- one day earlier: a series that is silent at the start has earlier samples
     WHERE b.hour >= $from_ms // 3600000 - 24
     GROUP BY d.device, b.hour
 ),

@@ -317,7 +317,7 @@ def described(
             "at this rate of interruptions the work would practically never end",
             "give more checkpoints, or fewer interruptions per hour",
         )
-    # its hours begin at the epoch: their cost does not depend on when they are
+    # the hours begin at the epoch, because their cost does not depend on the date
     end = max(1, round(hours * MS_PER_HOUR))
     kind = place.instance_type or None
     node = Node("work", gpus, 0, end, (on_demand,), provider=place.provider, instance_type=kind)
