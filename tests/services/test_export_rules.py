@@ -188,7 +188,7 @@ def test_rules_record_activity_and_count_idle_gpus(tmp_path: Path) -> None:
     alerts = []
     for at, count in (("31m", 3), ("62m", 2), ("97m", 3)):
         texts = {
-            "summary": f"ml/train idles on {count} on-demand GPU(s)",
+            "summary": f"ml/train leaves {count} on-demand GPU(s) idle",
             "description": f"{count} GPU(s) on od stayed under 5 % for 30 minutes. Each costs 4.00 USD an hour.",
         }
         labels = {"severity": "warning", "namespace": "ml", "pod": "train", "node": "od"}

@@ -27,7 +27,7 @@ def test_replaced_and_left_out_bills_are_reported(at: Path) -> None:
     out, err = call("collect", "aws", "part.csv", code=1)
     assert "NOT loaded: the stored bill contains all of this one and more" in out
     assert "aws/111122223333 2026-03 was not loaded: the stored bill contains all of this one and more" in err
-    assert "replaces what was there" in call("collect", "aws", "part.csv", "--force")[0]
+    assert "replaces the stored bill" in call("collect", "aws", "part.csv", "--force")[0]
 
 
 def test_findings_and_errors_go_to_stderr(at: Path) -> None:
