@@ -59,7 +59,9 @@ def test_figures_of_a_closed_month_are_reproduced(bundle: Made) -> None:
     (bundle.out / "other.toml").write_text(TEAMS)
     result = verify(bundle, 0, f"--config {bundle.out}/other.toml")
     assert checks(result).items() >= words("input=changed figures=ok").items()
-    assert "[teams] of the configuration" in result.stdout and "changed inputs have no effect" in result.stderr
+    assert (
+        "[teams] of the configuration" in result.stdout and "changed inputs have no effect" in result.stderr
+    )
 
 
 @pytest.mark.ci

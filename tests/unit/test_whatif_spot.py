@@ -206,6 +206,12 @@ def test_nodes_under_a_commitment_stay() -> None:
     assert "1 node stays: under a commitment, which is paid in any case" in answer.findings
     with pytest.raises(GpucostError, match="under a commitment"):
         moved(replace(both, nodes=both.nodes[1:], pods=both.pods[1:]), "6")
+    # nor does a node move that is under a commitment for a part of its time
+    price = both.nodes[1].prices[0]
+    later = replace(price, from_ms=5 * MS_PER_HOUR, is_committed=False)
+    partly = replace(both.nodes[1], prices=(price, later))
+    with pytest.raises(GpucostError, match="under a commitment"):
+        moved(replace(both, nodes=(partly,), pods=both.pods[1:]), "6")
 
 
 def test_reserved_nodes_and_spot_nodes_stay() -> None:
