@@ -278,7 +278,7 @@ def test_own_machines_stay_at_any_spot_price() -> None:
 @pytest.mark.parametrize(("workload", "count"), [("StatefulSet/jupyter-ann", 1), ("Job/train-2", 0)])
 def test_nodes_that_other_pods_keep_up_are_named(workload: str, count: int) -> None:
     answer = moved(on_nodes(ONE, f"a | Job/train-1 | 3 | 0-10 | 1\na | {workload} | 1 | 0-10 | 2"), "10")
-    named = [text for text in answer.findings if "have other pods, too" in text]
+    named = [text for text in answer.findings if "Other pods stay on" in text]
     assert answer.saving > 0 and len(named) == count
 
 

@@ -172,10 +172,8 @@ def _shared(usage: Usage, moved: Moves, safe: Sequence[SpotPart]) -> Iterator[st
         item for item in moved if item.node.key in staying and any(pod.owner in going for pod in item.pods)
     ]
     if left:
-        yield (
-            f"{len(left)} node(s) that the work leaves have other pods, too: its share of them is cash once these pods are"
-            " packed on fewer nodes"
-        )
+        nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
+        yield f"Other pods stay on {nodes}: the saving there is cash once they are packed on fewer nodes"
 
 
 def _judged(part: SpotPart) -> SpotPart:
