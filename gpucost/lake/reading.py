@@ -114,7 +114,7 @@ def _days_to_read(config: Config, period: Period | None, days: list[str]) -> tup
         return "", ""
     if period is None:
         newest = date.fromisoformat(days[-1]).replace(day=1)
-        # that many days before a month start in the second month before it
+        # 32 days before the start of a month are in the second month before it
         return str((newest - timedelta(days=32)).replace(day=1)), days[-1]
     begin = period.start.astimezone(config.tz).date()
     length = max(timedelta(days=_BEFORE_DAYS), period.end - period.start)

@@ -199,7 +199,7 @@ def loads_of(usage: Usage, levels: Levels) -> list[Load]:
 
 @frozen_dataclass
 class Sizer:
-    """The inputs that decide how many GPUs of which offer measured pods need."""
+    """The number and offer of GPUs that measured pods need: the inputs of the decision."""
 
     usage: Usage
     limits: Limits
