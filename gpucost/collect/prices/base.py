@@ -72,7 +72,7 @@ def public_list(provider: str, what: str, setting: str, url: str) -> http.JsonSe
 
 @contextmanager
 def read_as(what: str, fix: str) -> Iterator[None]:
-    """Raise SourceError if the block finds an incomplete answer; `what` names the part."""
+    """Turn errors of reading an answer into SourceError, whose message begins with `what`."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:

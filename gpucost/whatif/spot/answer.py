@@ -172,8 +172,7 @@ def _shared(usage: Usage, moved: Moves, safe: Sequence[SpotPart]) -> Iterator[st
         item for item in moved if item.node.key in staying and any(pod.owner in going for pod in item.pods)
     ]
     if left:
-        nodes = "1 node" if len(left) == 1 else f"{len(left)} nodes"
-        yield f"Other pods stay on {nodes}: the saving there is cash once they are packed on fewer nodes"
+        yield f"Other pods stay on {len(left)} of these nodes: the saving there is cash once they are packed on fewer nodes"
 
 
 def _judged(part: SpotPart) -> SpotPart:
