@@ -46,7 +46,7 @@ shows every effective value and its source.
 An option overrides a variable, a variable overrides the file. A variable is named after its key, with two underscores
 between tables and keys: `{PREFIX}STORE`, `{PREFIX}PROMETHEUS__URL`, `{PREFIX}IDLE__THRESHOLD_PERCENT`. Write lists and
 tables as JSON; an empty variable counts as unset. If the file has several `[[prometheus]]`, variables cannot set values
-in them. Without `[prometheus]` the server is the default below; with `prometheus = []` there is no server.
+in them. Without `[prometheus]` the server is the default below; with `prometheus = []` none is queried.
 
 Relative paths in the file, and the default store, are relative to the file's directory; paths in variables and options
 to the working directory.
