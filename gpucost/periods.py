@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from itertools import accumulate
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
@@ -154,6 +155,14 @@ def merge(spans: Iterable[Span]) -> list[Span]:
         else:
             merged.append((start, end))
     return merged
+
+
+def most_at_once(spans: Iterable[Span]) -> int:
+    """The most spans at one moment; a span that ends as another one begins does not count with it."""
+    steps: list[tuple[int, int]] = []
+    for start, end in spans:
+        steps += [(start, 1), (end, -1)]
+    return max(accumulate(step for _, step in sorted(steps)), default=0)
 
 
 def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:

@@ -30,7 +30,7 @@ KINDS = {
     "lies": r"stands?|stood|lies|lie|lay|comes? to|came to",
     "those_that": r"those (?:that|of|which|who|whose|with|without|in|from|by|for)|those (?:it|they|we|you|a|the|no)"
     r"|ones? (?:that|which|who|whose)|that (?:of|which)",
-    "begins_with_of": r"(?<=[.!?:] )Of|(?<=^)Of",
+    "begins_with_of": r"(?-i:(?<=[.!?:] )Of|^Of)",
     "else": r"(?<=[,;:] )else",
 }
 _QUOTED = re.compile(r"`[^`\n]*`|“[^”\n]*”")
@@ -43,16 +43,6 @@ _PLACEHOLDER = re.compile(r"\{[^{}\n]*\}")
 # Python 3.12 and later give the texts of an f-string as tokens of their own.
 _STRINGS = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 _SEPARATE = re.compile(r"\s+")
-
-
-def patterns() -> dict[str, re.Pattern[str]]:
-    """The pattern of each kind."""
-    return {kind: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for kind, words in _case(KINDS).items()}
-
-
-def _case(kinds: dict[str, str]) -> dict[str, str]:
-    """Kinds whose capital letter matters keep it."""
-    return {kind: f"(?-i:{words})" if kind == "begins_with_of" else words for kind, words in kinds.items()}
 
 
 def python_prose(text: str) -> Iterator[tuple[int, str]]:
@@ -119,7 +109,7 @@ def counts() -> dict[str, int]:
 
 
 _THIS = Path(__file__)
-_PATTERNS = patterns()
+_PATTERNS = {kind: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for kind, words in KINDS.items()}
 
 
 def main(arguments: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpucost.whatif.fleet import Fleet, Node
 
 NOTHING = Decimal(0)
+_COMMITTED = "under a commitment, which is paid in any case"
 
 # (provider, region, instance type), lower-cased.
 Key = tuple[str, str, str]
@@ -33,8 +34,19 @@ def why_not(node: Node) -> str:
     if node.capacity_type == "capacity_block":
         return "in a capacity block, which is paid in advance"
     if node.prices and all(price.is_committed for price in node.prices):
-        return "under a commitment, which is paid in any case"
+        return _COMMITTED
     return ""
+
+
+def why_paid(node: Node) -> str:
+    """Why the node cannot move to another price, such as spot: as `why_not`, and a commitment for a part of its time."""
+    return why_not(node) or (_COMMITTED if any(price.is_committed for price in node.prices) else "")
+
+
+def staying_nodes(reasons: Mapping[str, int]) -> Iterator[str]:
+    """A sentence without its full stop about the nodes that stay for each reason."""
+    for why, count in sorted(reasons.items()):
+        yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}"
 
 
 def at_cash(node: Node) -> Node:

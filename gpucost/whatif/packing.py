@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpucost.periods import merge
+from gpucost.periods import merge, most_at_once
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.flags import total
@@ -109,10 +109,7 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
 
 def peak(items: Iterable[Any]) -> int:
     """The most items at one moment, each in [from_ms, to_ms)."""
-    steps: list[tuple[int, int]] = []
-    for item in items:
-        steps += [(item.from_ms, 1), (item.to_ms, -1)]
-    return max(accumulate((step for _, step in sorted(steps)), initial=0))
+    return most_at_once((item.from_ms, item.to_ms) for item in items)
 
 
 @frozen_dataclass
@@ -147,8 +144,12 @@ def saved(usage: Usage, change: Change) -> Saved:
     """The money that leaves the bill by the change, and the cost of GPUs that become free on nodes that stay.
 
     Nodes that these pods alone hold go. Less is saved for the whole nodes that the pods' GPUs fill then, by kind or by what
-    commitments cover, and for nodes to be bought.
+    commitments cover, and for nodes to be bought. GPUs that options or a plan describe are bought one at a time.
     """
+    today = total(held.cost for held in today_held(usage, change.pods))
+    less = today - total(held.cost for held in change.then)
+    if usage.is_described:
+        return Saved(less, NOTHING)
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
@@ -166,8 +167,6 @@ def saved(usage: Usage, change: Change) -> Saved:
     needed = grouped((alike(held.node), held) for held in _whole_nodes(moving))
     bought = _whole_nodes(held for held in change.then if held.node.key not in nodes)
     cash = total(max(commitments.cash(parts, needed.get(kind, ())), NOTHING) for kind, parts in gone.items())
-    today, then = today_held(usage, change.pods), change.then
-    less = total(held.cost for held in today) - total(held.cost for held in then)
     return Saved.of(less, cash - total(node.cost for node in bought))
 
 

@@ -132,20 +132,16 @@ class Share(_Step):
         )
         levels = {pod.key: Level(1, 1, 0.0, busy, busy) for pod in fleet.pods}
         sharing = share(usage, sizing, levels, {})
-        freed = Decimal(0)
-        # described GPUs are bought one at a time
-        if not usage.is_described:
-            found = saved(usage, sharing.change)
-            if not (found.cash or found.freed):
-                return Outcome(fleet, findings=("shared GPUs would cost as much: no pod moves",))
-            freed = found.freed
+        found = saved(usage, sharing.change)
+        if not (usage.is_described or found.cash or found.freed):
+            return Outcome(fleet, findings=("shared GPUs would cost as much: no pod moves",))
         pods = tuple(replace(gpu.first, from_ms=gpu.from_ms, to_ms=gpu.to_ms) for gpu in sharing.gpus)
         # the last pod of a GPU may outlive the node of the first
         end_ms = max((pod.to_ms for pod in pods), default=0)
         longer = fleet.with_nodes(lambda node: replace(node, to_ms=max(node.to_ms, end_ms)))
         after = Fleet(longer.nodes, (*longer.without(sharing.change.pods).pods, *pods))
         note = "memory is not checked, and time slicing isolates nothing: see gpucost whatif share"
-        return Outcome(after, freed, findings=(note,))
+        return Outcome(after, found.freed, findings=(note,))
 
 
 class Spot(_Step):
@@ -212,7 +208,7 @@ class Schedule(_Step):
         note = f"{count} are needed, or on nodes that stay, which saves no cash: see gpucost whatif schedule"
         return Outcome(
             _lasting(fleet, going),
-            saved(usage, Change(tuple(going), then)).freed if is_stored else Decimal(0),
+            saved(usage, Change(tuple(going), then)).freed,
             findings=(note,) if len(going) < len(pods) else (),
             assumptions=tuple(stated(ScheduleRules(), "provision_minutes")),
         )

@@ -16,7 +16,7 @@ from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, me
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
-from gpucost.whatif.avoidable import why_not
+from gpucost.whatif.avoidable import staying_nodes, why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import (
     DAYS,
@@ -377,8 +377,7 @@ def _findings(
     if rules.patience_ms and not any(pod.key in idle for pod in pods):
         yield "No pod was idle for that long. GPUs whose exporter gives no pod label are never released."
     reasons = Counter(filter(None, map(why_it_stays, usage.fleet.nodes)))
-    for why, count in sorted(reasons.items()):
-        yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}."
+    yield from (f"{text}." for text in staying_nodes(reasons))
 
 
 def why_it_stays(node: Node) -> str:

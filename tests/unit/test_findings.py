@@ -44,7 +44,7 @@ def test_names_match_globs_and_commands_are_quoted_for_a_shell() -> None:
         fitting = [name for name in names if fnmatchcase(name, glob) or name == glob]
         assert [name for name in names if is_fitting(name, glob)] == fitting, glob
     scope = Scope(clusters=("eu one",), namespaces=("m", "n"), workloads=("Job/a-*",))
-    question = WhatIfQuery("schedule", scope, ("--idle-minutes", "60"))
+    question = WhatIfQuery("schedule", scope, (("--idle-minutes", "60"),))
     assert question.words(savings.period_words(Config(), MONTH)) == (
         "gpucost whatif schedule --month 2026-02 --namespace m --namespace n --workload 'Job/a-*' --cluster 'eu one'"
         " --idle-minutes 60"

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from decimal import Decimal
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.engine import answer_rows
@@ -38,8 +38,8 @@ _LITTLE_USED = 0.5
 _NUMBER = re.compile(r"([-_.])\d+$")
 # The options of a Scope, in the order of its fields.
 _SCOPE = ("--team", "--namespace", "--workload", "--cluster")
-_IDLE_MINUTES = ("--idle-minutes", "60")
-_EMPTY_MINUTES = ("--empty-minutes", "10")
+_IDLE_MINUTES = (("--idle-minutes", "60"),)
+_EMPTY_MINUTES = (("--empty-minutes", "10"),)
 _OWN_MACHINES = "switch these machines of your own off to save power, or use them for other work"
 
 # Each kind: its title, its advice, and the what-ifs that price it. If several kinds fit a workload, the first one takes it.
@@ -65,11 +65,11 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 @frozen_dataclass
 class WhatIfQuery:
-    """A what-if over the store's usage; `options` are the words of the command after its scope."""
+    """A what-if over the store's usage; `options` are its flags after the scope, with their values."""
 
     command: str
     scope: Scope = Scope()
-    options: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
     def words(self, period: tuple[str, ...]) -> str:
         """The command line, for a shell; `period` are the words that name the period."""
@@ -77,7 +77,7 @@ class WhatIfQuery:
         for flag, names in zip(_SCOPE, astuple(self.scope), strict=True):
             for name in names:
                 words += flag, name
-        return shlex.join((*words, *self.options))
+        return shlex.join((*words, *chain.from_iterable(self.options)))
 
 
 class WhatIfResult(NamedTuple):
@@ -290,7 +290,7 @@ class Candidates:
         waste = _wasted([row], "off_peak_idle")
         hours = open_hours(row["hours"], self.config.tz) if waste else None
         if hours:
-            options = ("--office-hours", hours[0], "--weekdays", hours[1])
+            options = (("--office-hours", hours[0]), ("--weekdays", hours[1]))
             words = f"idle; needed {hours[0]}, {hours[1]}; {_busiest(row)}"
             patch = patches.scaled_down(
                 row["workload"], row["namespace"], self.config.timezone, *hours, replicas=row["most_pods"]
@@ -339,7 +339,7 @@ class Candidates:
         gpu_ms: float,
         words: str,
         *,
-        options: tuple[str, ...] = (),
+        options: tuple[tuple[str, str], ...] = (),
         **facts: Any,
     ) -> Finding:
         """A candidate about workloads `names`, patterns in commands; `words` continue "1.0 of 2.0 GPU-hours"."""

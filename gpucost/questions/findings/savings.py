@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cached_property, partial
 from itertools import chain
@@ -95,7 +95,7 @@ class _Scenarios:
         usage = self.usage(question.scope)
         match question.command:
             case "schedule":
-                return self._schedule(usage, question.options)
+                return self._schedule(usage, dict(question.options))
             case "spot":
                 return spot.answer(SpotQuery(usage, self._market, self.config))
             case "share":
@@ -107,8 +107,7 @@ class _Scenarios:
                 demand = stored_demand(self._on_offer, usage)
                 return reserve.answer(demand, period=usage.period_name)
 
-    def _schedule(self, usage: Usage, words: tuple[str, ...]) -> Answer:
-        options = dict(zip(words[::2], words[1::2], strict=True))
+    def _schedule(self, usage: Usage, options: Mapping[str, str]) -> Answer:
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
         tz, period = self.config.tz, self.period
         office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None

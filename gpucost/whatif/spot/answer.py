@@ -29,7 +29,7 @@ from gpucost.whatif.answer import (
     stated,
     today_of,
 )
-from gpucost.whatif.avoidable import why_not
+from gpucost.whatif.avoidable import staying_nodes, why_paid
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, node_price, round_money, total
@@ -160,8 +160,7 @@ def _findings(fixed: Sequence[SpotPart], safe: Sequence[SpotPart], stays: Mappin
         yield "spot costs at least as much as on demand: it has no discount here"
     if not safe:
         yield "no work here is both safe to move and cheaper on spot: no saving is counted"
-    for why, count in sorted(stays.items()):
-        yield f"{count} node{' stays' if count == 1 else 's stay'}: {why}"
+    yield from staying_nodes(stays)
 
 
 def _shared(usage: Usage, moved: Moves, safe: Sequence[SpotPart]) -> Iterator[str]:
@@ -193,8 +192,7 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
         node = nodes[pod.place]
         if node.capacity_type == "on_demand":
             owners.add(pod.owner)
-            is_paid = bool(why_not(node)) or any(price.is_committed for price in node.prices)
-            stays = is_paid or (node.key in able and pod.owner not in leaving)
+            stays = bool(why_paid(node)) or (node.key in able and pod.owner not in leaving)
             if not stays:
                 going.add(pod.owner)
     return owners - going

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Assumption
-from gpucost.whatif.avoidable import why_not
+from gpucost.whatif.avoidable import why_paid
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE
 from gpucost.whatif.fleet import Node, Pod, Usage
 from gpucost.whatif.spot.formulas import Work
@@ -124,10 +124,8 @@ def movable(question: SpotQuery) -> tuple[Moves, Counter[str]]:
         name = node.instance_type or "nodes without an instance type"
         if node.capacity_type != "on_demand":
             stays[f"their capacity type is {node.capacity_type.replace('_', ' ')}"] += 1
-        elif not usage.is_described and (why := why_not(node)):
+        elif not usage.is_described and (why := why_paid(node)):
             stays[why] += 1
-        elif any(price.is_committed for price in node.prices):
-            stays["under a commitment, which is paid in any case"] += 1
         elif not node.is_priced:
             stays[f"the price of {name} is unknown"] += 1
         elif not (there := market.there(node)):

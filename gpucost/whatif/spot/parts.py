@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import accumulate
 from typing import Any
 
-from gpucost.periods import MS_PER_HOUR, merge
+from gpucost.periods import MS_PER_HOUR, Span, merge, most_at_once
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Line, Rows
 from gpucost.whatif.avoidable import NOTHING
@@ -121,12 +120,10 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[SpotPart]:
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which do not need each other."""
     spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
-    steps: dict[Workload, list[tuple[int, int]]] = defaultdict(list)
+    held: dict[Workload, list[Span]] = defaultdict(list)
     for (owner, _), on_node in spans.items():
-        for start, end in merge(on_node):
-            steps[owner] += [(start, 1), (end, -1)]
-    most = {owner: max(accumulate(step for _, step in sorted(held))) for owner, held in steps.items()}
-    return {owner: 1 if SERVING.match(owner[2]) else nodes for owner, nodes in most.items()}
+        held[owner] += merge(on_node)
+    return {owner: 1 if SERVING.match(owner[2]) else most_at_once(several) for owner, several in held.items()}
 
 
 def _run_hours(fleet: Fleet) -> dict[Workload, float]:
