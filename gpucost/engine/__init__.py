@@ -110,45 +110,63 @@ def _execute(con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None) -
 
 # In a stage's header: skip it unless one of these tables has rows.
 _ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
+_WRITTEN = re.compile(r"^(?:INSERT INTO|UPDATE|DELETE FROM|CREATE OR REPLACE TEMP (?:TABLE|VIEW)) (\w+)", re.MULTILINE)
 
 
-def has_input(con: DuckDBPyConnection, statements: str) -> bool:
-    """Whether a table named by the header's `only with` has rows; true without that line."""
+def has_input(con: DuckDBPyConnection, statements: str, filled: dict[str, bool] | None = None) -> bool:
+    """Whether a table named by the header's `only with` has rows; true without that line.
+
+    `filled` remembers the answers for tables; the caller removes tables that change.
+    """
     needed = _ONLY_WITH.search(statements)
-    tables = needed[1].split(", ") if needed else ()
-    return not tables or any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in tables)  # noqa: S608
+    filled = {} if filled is None else filled
+    for table in needed[1].split(", ") if needed else ():
+        if table not in filled:
+            filled[table] = bool(_execute(con, f"SELECT 1 FROM {table} LIMIT 1", None).fetchall())  # noqa: S608
+        if filled[table]:
+            return True
+    return needed is None
 
 
 def run_stage(
-    con: DuckDBPyConnection, package: str, name: str, params: Mapping[str, Any] | None = None
+    con: DuckDBPyConnection,
+    package: str,
+    name: str,
+    params: Mapping[str, Any] | None = None,
+    filled: dict[str, bool] | None = None,
 ) -> DuckDBPyConnection:
     """Run the static SQL of `name`.sql in `package` with $parameters from `params`.
 
     Returns the connection to fetch from. A stage with the header `only with: a, b` is skipped if these tables
-    are empty.
+    are empty; `filled` is as for has_input.
     """
-    if not has_input(con, text(package, name)):
+    statements = text(package, name)
+    if not has_input(con, statements, filled):
         return con
+    for table in _WRITTEN.findall(statements) if filled else ():
+        filled.pop(table, None)
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))
     if _costs is None:
-        return _execute(con, text(package, name), values)
+        return _execute(con, statements, values)
     path = f"{package.removeprefix('gpucost.').replace('.', '/')}/{name}.sql"
-    return _measured(con, text(package, name), values, _costs.setdefault(path, StageCost()))
+    return _measured(con, statements, values, _costs.setdefault(path, StageCost()))
+
+
+@cache
+def _stages(package: str) -> list[str]:
+    names = (item.name for item in files(package).iterdir())
+    return sorted(name.removesuffix(".sql") for name in names if name.endswith(".sql"))
 
 
 def run_stages(
-    con: DuckDBPyConnection, package: str, skip: Collection[str] = (), after: str = "", until: str = ""
+    con: DuckDBPyConnection, package: str, skip: Collection[str] = (), after: str = "", until: str = "~"
 ) -> None:
     """Run the .sql files of `package` by name, after `after`, up to `until`, except `skip`."""
-    for name in sorted(
-        item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")
-    ):
-        if name in skip or name <= after:
-            continue
-        run_stage(con, package, name)
-        if name == until:
-            return
+    filled: dict[str, bool] = {}
+    for name in _stages(package):
+        if after < name <= until and name not in skip:
+            run_stage(con, package, name, filled=filled)
 
 
 def answer_rows(
