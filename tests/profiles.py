@@ -27,8 +27,8 @@ def profiled_stages() -> Iterator[dict[str, list[str]]]:
     """Yield the results of stages during the block, by stage and table, a line per run."""
     own, found = engine._measured, defaultdict[str, list[str]](list)
 
-    def measured(con: Any, statements: str, params: Any, cost: engine.StageCost) -> Any:
-        result = own(con, statements, params, cost)
+    def measured(con: Any, statements: str, params: Any, cost: engine.StageCost, filled: Any) -> Any:
+        result = own(con, statements, params, cost, filled)
         written = _WRITES.search(statements)
         stage = next(name for name, one in (engine._costs or {}).items() if one is cost)
         if (

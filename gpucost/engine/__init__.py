@@ -69,10 +69,14 @@ def profiled() -> Iterator[dict[str, StageCost]]:
 
 
 def _measured(
-    con: DuckDBPyConnection, statements: str, params: dict[str, Any] | None, cost: StageCost
+    con: DuckDBPyConnection,
+    statements: str,
+    params: dict[str, Any] | None,
+    cost: StageCost,
+    filled: dict[str, bool] | None,
 ) -> DuckDBPyConnection:
     began, began_cpu = time.perf_counter(), time.process_time()
-    result = _execute(con, statements, params)
+    result = _execute(con, statements, params, filled)
     cost.runs += 1
     cost.seconds += time.perf_counter() - began
     cost.cpu_seconds += time.process_time() - began_cpu
@@ -100,29 +104,41 @@ def parsed(con: DuckDBPyConnection, sql: str) -> list[Statement]:
     return list(_parsed[sql])
 
 
-def _execute(con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None) -> DuckDBPyConnection:
-    """Like `con.execute`, but parse each text once. The last statement gets the parameters."""
-    *first, last = parsed(con, sql)
-    for statement in first:
-        con.execute(statement)
-    return con.execute(last, params)
+def _execute(
+    con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None, filled: dict[str, bool] | None = None
+) -> DuckDBPyConnection:
+    """Like `con.execute`, but parse each text once, and skip statements without input.
 
-
-# In a stage's header: skip it unless one of these tables has rows.
-_ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
-_WRITTEN = re.compile(r"^(?:INSERT INTO|UPDATE|DELETE FROM|CREATE OR REPLACE TEMP (?:TABLE|VIEW)) (\w+)", re.MULTILINE)
-
-
-def has_input(con: DuckDBPyConnection, statements: str, filled: dict[str, bool] | None = None) -> bool:
-    """Whether a table named by the header's `only with` has rows; true without that line.
-
-    `filled` remembers the answers for tables; the caller removes tables that change.
+    The last statement gets the parameters. `filled` is as for has_input.
     """
-    needed = _ONLY_WITH.search(statements)
+    filled = {} if filled is None else filled
+    statements, comments = parsed(con, sql), ""
+    for statement in statements:
+        if has_input(con, comments, filled):
+            con.execute(statement, params if statement is statements[-1] else None)
+            if written := _WRITTEN.match(statement.query):
+                filled.pop(written[1], None)
+        # DuckDB adds the comments above a statement to the previous one
+        comments = statement.query
+    return con
+
+
+_HEADER = re.compile(r"(?:--.*\n)*")
+# In a header: skip the file unless one of these tables has rows. Above another statement: skip that statement.
+_ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
+_WRITTEN = re.compile(r"(?:INSERT INTO|DELETE FROM|CREATE OR REPLACE TEMP (?:TABLE|VIEW)) (\w+)")
+
+
+def has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool] | None = None) -> bool:
+    """Whether a table named by an `only with` line has rows; true without that line.
+
+    `filled` has the answers for tables that have not changed since. Views must not change.
+    """
+    needed = _ONLY_WITH.search(comments)
     filled = {} if filled is None else filled
     for table in needed[1].split(", ") if needed else ():
         if table not in filled:
-            filled[table] = bool(_execute(con, f"SELECT 1 FROM {table} LIMIT 1", None).fetchall())  # noqa: S608
+            filled[table] = bool(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall())  # noqa: S608
         if filled[table]:
             return True
     return needed is None
@@ -141,16 +157,14 @@ def run_stage(
     are empty; `filled` is as for has_input.
     """
     statements = text(package, name)
-    if not has_input(con, statements, filled):
+    if not has_input(con, _HEADER.findall(statements)[0], filled):
         return con
-    for table in _WRITTEN.findall(statements) if filled else ():
-        filled.pop(table, None)
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))
     if _costs is None:
-        return _execute(con, statements, values)
+        return _execute(con, statements, values, filled)
     path = f"{package.removeprefix('gpucost.').replace('.', '/')}/{name}.sql"
-    return _measured(con, statements, values, _costs.setdefault(path, StageCost()))
+    return _measured(con, statements, values, _costs.setdefault(path, StageCost()), filled)
 
 
 @cache

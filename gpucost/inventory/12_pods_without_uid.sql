@@ -1,12 +1,11 @@
--- reads: state_intervals
+-- reads: state_intervals, unnamed_samples
 -- writes: incarnations, one row per pod whose name some series give without its uid: (cluster, namespace, pod, node, start), its known or made-up uid, and the span of its samples; state_intervals, rows without uid: one per matching pod, clipped to it
 -- invariant: rows of one name cover all time without overlap; each ends at its own last sample. A new one begins when the start changes; without exported starts, with another node or after ten minutes without samples; every fact about a pod of a known name has a uid
+-- only with: unnamed_samples
 CREATE OR REPLACE TEMP TABLE incarnations AS
 WITH names AS MATERIALIZED (
-    SELECT DISTINCT cluster, namespace, pod FROM state_intervals
-    WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_')
+    SELECT DISTINCT cluster, namespace, pod FROM unnamed_samples
 ),
--- most clusters have none: skip the rest early
 named AS MATERIALIZED (
     SELECT f.* FROM state_intervals AS f JOIN names USING (cluster, namespace, pod)
     WHERE f.metric IN ('kube_pod_status_scheduled_time', 'kube_pod_start_time', 'kube_pod_info')
@@ -62,8 +61,7 @@ SELECT f.* REPLACE (
     least(f.last_ms, i.to_ms - 1) AS last_ms,
     least(f.last_ms, i.to_ms - 1) + (f.end_ms - f.last_ms) AS end_ms
 )
-FROM state_intervals AS f
+FROM unnamed_samples AS f
 LEFT JOIN incarnations AS i
-    ON i.cluster = f.cluster AND i.namespace = f.namespace AND i.pod = f.pod AND i.from_ms <= f.last_ms AND f.first_ms < i.to_ms
-WHERE f.uid IS NULL AND f.namespace IS NOT NULL AND f.pod IS NOT NULL AND starts_with(f.metric, 'kube_pod_');
+    ON i.cluster = f.cluster AND i.namespace = f.namespace AND i.pod = f.pod AND i.from_ms <= f.last_ms AND f.first_ms < i.to_ms;
 DELETE FROM state_intervals WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_');

@@ -1,16 +1,18 @@
 -- reads: state_intervals, device_series, blocks
--- writes: dead_targets, one row per kube-state-metrics target all of whose series ended at one scrape while another target of its cluster continued: until it, or a pod or node from its last scrape, has samples again
+-- writes: dead_targets, one row per kube-state-metrics target all of whose series ended at one scrape while another target of its cluster continued: until it, or a pod or node from its last scrape, has samples again; many_targets, the clusters with several targets
 -- invariant: from_ms < to_ms; no other target reports its objects meanwhile; its objects are on at least two machines, or an exporter still names one, or objects that are not collected ended with them
+CREATE OR REPLACE TEMP VIEW many_targets AS
+SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_')
+GROUP BY cluster HAVING min(labels['instance']) <> max(labels['instance']);
+
+-- only with: many_targets
 CREATE OR REPLACE TEMP TABLE dead_targets AS
 WITH samples AS MATERIALIZED (
     SELECT cluster, concat_ws(' ', labels['job'], labels['instance']) AS target, first_ms, last_ms, end_ms, metric = 'kube_family_samples' AS is_counted,
         namespace, pod, node, CASE metric WHEN 'kube_pod_info' THEN uid WHEN 'kube_node_info' THEN node END AS object
     FROM state_intervals
     WHERE starts_with(metric, 'kube_') AND NOT starts_with(metric, 'kube_state_metrics_')
-        -- most clusters have one target: skip the rest early
-        AND cluster IN (
-            SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_')
-            GROUP BY cluster HAVING min(labels['instance']) <> max(labels['instance']))
+        AND cluster IN (FROM many_targets)
 ),
 in_order AS (
     SELECT cluster, target, first_ms AS next_ms, max(last_ms) OVER w AS last_ms, max(end_ms) OVER w AS end_ms

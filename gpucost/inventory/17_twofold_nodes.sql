@@ -1,12 +1,16 @@
 -- reads: state_intervals, accepted_gaps, coverage_gaps
--- writes: twofold_nodes, one row per (cluster, node name) of two machines at one time: when, and how to separate them; coverage_gaps (stored), the same as partial time
+-- writes: twofold_nodes, one row per (cluster, node name) of two machines at one time: when, and how to separate them; coverage_gaps (stored), the same as partial time; node_machines, node names with several provider ids
 -- invariant: both were listed together for over 600,000 ms; a recreated node has its provider ids one after the other
+CREATE OR REPLACE TEMP VIEW node_machines AS
+SELECT cluster, node, labels['provider_id'] AS machine, labels, first_ms, last_ms, end_ms
+FROM state_intervals
+WHERE metric = 'kube_node_info' AND node IS NOT NULL AND coalesce(labels['provider_id'], '') <> ''
+QUALIFY min(labels['provider_id']) OVER (PARTITION BY cluster, node) < max(labels['provider_id']) OVER (PARTITION BY cluster, node);
+
+-- only with: node_machines
 CREATE OR REPLACE TEMP TABLE twofold_nodes AS
 WITH machines AS MATERIALIZED (
-    SELECT cluster, node, labels['provider_id'] AS machine, labels, first_ms, last_ms, end_ms
-    FROM state_intervals
-    WHERE metric = 'kube_node_info' AND node IS NOT NULL AND coalesce(labels['provider_id'], '') <> ''
-    QUALIFY min(labels['provider_id']) OVER (PARTITION BY cluster, node) < max(labels['provider_id']) OVER (PARTITION BY cluster, node)
+    FROM node_machines
 ),
 together AS (
     SELECT a.cluster, a.node, greatest(a.first_ms, b.first_ms) AS from_ms, least(a.last_ms, b.last_ms) AS to_ms, least(a.end_ms, b.end_ms) AS end_ms,
@@ -21,6 +25,7 @@ FROM together
 GROUP BY cluster, node
 HAVING sum(to_ms - from_ms) > 600000;
 
+-- only with: twofold_nodes
 INSERT INTO coverage_gaps BY NAME
 WITH times AS (
     SELECT cluster, min(from_ms) AS from_ms, max(end_ms) AS to_ms, string_agg(node, ', ' ORDER BY node) AS nodes, min(fix) AS fix

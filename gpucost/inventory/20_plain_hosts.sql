@@ -1,5 +1,5 @@
 -- reads: device_series, state_intervals, slurm_nodes, slurm_runs, loads, host_rules
--- writes: device_hosts, one row per exporters' name of a host that is a node: the node; plain_hosts, one row per host without Kubernetes or Slurm, with its [[hosts]] entry, if any; node_lifetimes, the same hosts
+-- writes: device_hosts, one row per exporters' name of a host that is a node: the node; plain_hosts, one row per host without Kubernetes or Slurm, with its [[hosts]] entry, if any; node_lifetimes, the same hosts; placeless_series, series of hosts that are not nodes
 -- invariant: a plain host is not a node of Kubernetes or Slurm by its names, pods or GPUs; if its cluster has such nodes, [[hosts]] names it
 CREATE OR REPLACE TEMP TABLE device_hosts AS
 WITH names AS (
@@ -33,12 +33,14 @@ matches AS (
 )
 SELECT cluster, host, node_label, arg_min(node, rank) AS node FROM matches GROUP BY ALL;
 
+CREATE OR REPLACE TEMP VIEW placeless_series AS FROM device_series ANTI JOIN device_hosts USING (cluster, host) WHERE host <> '';
+
+-- only with: placeless_series
 CREATE OR REPLACE TEMP TABLE plain_hosts AS
 WITH others AS (
-    SELECT d.*, d.cluster IN (
+    SELECT *, cluster IN (
         SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_node_') UNION ALL SELECT source FROM loads WHERE kind = 'slurm') AS has_nodes
-    FROM device_series AS d ANTI JOIN device_hosts USING (cluster, host)
-    WHERE host <> ''
+    FROM placeless_series
 ),
 -- a Kubernetes pod is on it, so it is a node under another name
 podded AS (
@@ -56,11 +58,13 @@ FROM hosts AS h LEFT JOIN host_rules AS r ON h.host GLOB r.pattern AND h.cluster
 WHERE r.ordinal IS NOT NULL OR NOT h.has_nodes
 QUALIFY row_number() OVER (PARTITION BY h.cluster, h.host ORDER BY r.ordinal) = 1;
 
+-- only with: plain_hosts
 INSERT INTO device_hosts
 SELECT DISTINCT p.cluster, p.node, d.node_label, p.node FROM plain_hosts AS p JOIN device_series AS d ON d.cluster = p.cluster AND d.host = p.node;
 
 -- Exporters that measure one GPU at one time are on one machine: the node of Kubernetes or Slurm, otherwise the last
 -- host by name (names sort after addresses).
+-- only with: plain_hosts
 UPDATE device_hosts AS t SET node = w.node
 FROM (
     SELECT p.cluster, p.node AS host, arg_max(k.node, (q.node IS NULL, k.node)) AS node
@@ -73,7 +77,9 @@ FROM (
     GROUP BY ALL
 ) AS w
 WHERE t.cluster = w.cluster AND t.host = w.host;
+-- only with: plain_hosts
 DELETE FROM plain_hosts WHERE (cluster, node) NOT IN (SELECT (cluster, node) FROM device_hosts);
 
+-- only with: plain_hosts
 INSERT INTO node_lifetimes BY NAME
 SELECT node_id, cluster, node, NULL AS machine_id, NULL AS created_ms, up_from_ms, up_to_ms FROM plain_hosts;

@@ -1,7 +1,7 @@
 -- reads: node_lifetimes, state_intervals, device_series, device_hosts, blocks
--- writes: collected, coverage_gaps (stored): remove clusters without a machine of their own; cut_lives, shared_machines, one row per (node life, other life that is the same machine and keeps it): when both were listed; node_lifetimes, the former without that time
+-- writes: collected, coverage_gaps (stored): remove clusters without a machine of their own; cut_lives, shared_machines, one row per (node life, other life that is the same machine and keeps it): when both were listed; node_lifetimes, the former without that time; twins, ids that several nodes have
 -- invariant: GPUs that both measured at one time are proof, different GPUs disprove; otherwise a cloud's provider id decides, then a system uuid that two nodes never had while both were alive
-CREATE OR REPLACE TEMP TABLE shared_machines AS
+CREATE OR REPLACE TEMP TABLE twins AS
 WITH names AS (
     SELECT cluster, node, unnest([
         CASE WHEN regexp_matches(lower(labels['provider_id']), '^((aws|gce|azure|oci)://|ocid1\.)') THEN 'provider ' || lower(labels['provider_id']) END,
@@ -15,15 +15,15 @@ WITH names AS (
     FROM device_series AS d JOIN device_hosts AS n USING (cluster, host, node_label)
     -- an index is a different device on every host
     WHERE NOT contains(d.uuid, '/')
-),
--- most fleets have none: skip the rest early
-twins AS MATERIALIZED (
-    SELECT cluster, node, id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM names
-    WHERE id IS NOT NULL
-    GROUP BY cluster, node, id
-    QUALIFY count(*) OVER (PARTITION BY id) > 1
-),
-gpu_hours AS MATERIALIZED (
+)
+SELECT cluster, node, id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM names
+WHERE id IS NOT NULL
+GROUP BY cluster, node, id
+QUALIFY count(*) OVER (PARTITION BY id) > 1;
+
+-- only with: twins
+CREATE OR REPLACE TEMP TABLE shared_machines AS
+WITH gpu_hours AS MATERIALIZED (
     SELECT t.cluster, t.node, t.id, b.hour, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms
     FROM twins AS t
     JOIN device_hosts AS h USING (cluster, node)
@@ -97,15 +97,20 @@ FROM proven
 WHERE CASE WHEN abs(alive_ms - other_alive_ms) > (to_ms - from_ms) / 10 THEN alive_ms < other_alive_ms
     ELSE (coalesce(created_ms, 0), node_id) < (coalesce(other_created_ms, 0), other_id) END;
 
+-- only with: shared_machines
 CREATE OR REPLACE TEMP TABLE cut_lives AS
 SELECT n.*, unnest([n.up_from_ms, s.to_ms]) AS piece_from_ms, unnest([s.from_ms, n.up_to_ms]) AS piece_to_ms
 FROM node_lifetimes AS n JOIN (SELECT node_id, min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM shared_machines GROUP BY node_id) AS s USING (node_id);
+-- only with: shared_machines
 DELETE FROM node_lifetimes WHERE node_id IN (SELECT node_id FROM cut_lives);
+-- only with: shared_machines
 INSERT INTO node_lifetimes BY NAME
 SELECT CASE WHEN piece_from_ms = up_from_ms THEN node_id ELSE hash(node_id, piece_from_ms) END AS node_id, cluster, node, machine_id, created_ms,
     piece_from_ms AS up_from_ms, piece_to_ms AS up_to_ms
 FROM cut_lives
 WHERE piece_from_ms < piece_to_ms;
 -- a cluster name that appeared only while another cluster's label was lost is not a cluster
+-- only with: shared_machines
 DELETE FROM coverage_gaps WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);
+-- only with: shared_machines
 DELETE FROM collected WHERE cluster IN (SELECT cluster FROM shared_machines) AND cluster NOT IN (SELECT cluster FROM node_lifetimes);

@@ -1,5 +1,5 @@
--- reads: node_lifetimes, device_series, device_hosts, state_intervals
--- writes: node_devices, one row per activity series and node life that it measures, with device_id for (node, UUID, MIG instance)
+-- reads: node_lifetimes, device_series, device_hosts, state_intervals, node_devices
+-- writes: node_devices, one row per activity series and node life that it measures, with device_id for (node, UUID, MIG instance); claimed_devices, the rows of claims
 -- invariant: a series has one node name at a time; a device_id belongs to one node life
 INSERT INTO node_devices BY NAME
 WITH device_places AS (
@@ -29,3 +29,4 @@ placed AS MATERIALIZED (
 SELECT d.*, p.node_id, p.up_from_ms, p.up_to_ms, hash(p.node_id, d.uuid, d.gpu_instance_id) AS device_id
 FROM device_series AS d JOIN placed AS p USING (series_id)
 WHERE d.first_ms < p.up_to_ms AND p.up_from_ms <= d.last_ms;
+CREATE OR REPLACE TEMP VIEW claimed_devices AS FROM node_devices WHERE by_claim;

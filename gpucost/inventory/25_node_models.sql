@@ -1,5 +1,5 @@
 -- reads: node_devices, gpu_aliases, gpu_models
--- writes: device_spans, one row per (node life, GPU measured on it): its first to its last sample, and whether it appeared in MIG instances only; node_models, one row per (life with several models, GPU model that its exporter names): the most at one time, their slices, and the profiles of their instances
+-- writes: device_spans, one row per (node life, GPU measured on it): its first to its last sample, and whether it appeared in MIG instances only; node_models, one row per (life with several models, GPU model that its exporter names): the most at one time, their slices, and the profiles of their instances; mixed_spans, the same of lives with several models
 -- invariant: from_ms < to_ms; gpu_count > 0; a life with a single model has no row in node_models
 CREATE OR REPLACE TEMP TABLE device_spans AS
 SELECT node_id, uuid, max(model_name) AS model_name, bool_and(gpu_instance_id <> '') AS is_sliced,
@@ -8,14 +8,14 @@ FROM node_devices
 WHERE unit = 'device'
 GROUP BY node_id, uuid;
 
+CREATE OR REPLACE TEMP VIEW mixed_spans AS
+FROM device_spans SEMI JOIN (SELECT node_id FROM device_spans GROUP BY node_id HAVING min(model_name) < max(model_name)) USING (node_id);
+
+-- only with: mixed_spans
 CREATE OR REPLACE TEMP TABLE node_models AS
-WITH mixed AS MATERIALIZED (
-    FROM device_spans SEMI JOIN (
-        SELECT node_id FROM device_spans GROUP BY node_id HAVING min(model_name) < max(model_name)) USING (node_id)
-),
-modeled AS (
+WITH modeled AS (
     SELECT d.*, coalesce(a.gpu_model, model_name(d.model_name)) AS gpu_model
-    FROM mixed AS d LEFT JOIN gpu_aliases AS a ON a.alias = model_key(d.model_name)
+    FROM mixed_spans AS d LEFT JOIN gpu_aliases AS a ON a.alias = model_key(d.model_name)
     WHERE d.model_name IS NOT NULL
     QUALIFY count(DISTINCT coalesce(a.gpu_model, model_name(d.model_name))) OVER (PARTITION BY d.node_id) > 1
 ),

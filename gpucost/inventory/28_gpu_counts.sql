@@ -1,13 +1,12 @@
 -- reads: node_facts, device_spans, unit_shares, state_intervals
--- writes: gpu_counts, one row per (node life with added GPUs, span): its number of GPUs
+-- writes: gpu_counts, one row per (node life with added GPUs, span): its number of GPUs; extensible, the lives to which GPUs may have been added
 -- invariant: spans of a node cover its life without overlap, each with more GPUs than the one before, the last with gpu_count; a lost GPU still counts
+-- an instance type has all of its GPUs from the start
+CREATE OR REPLACE TEMP VIEW extensible AS FROM node_facts WHERE NOT coalesce(has_fixed_count, false) AND gpu_count > 1;
+
+-- only with: extensible
 CREATE OR REPLACE TEMP TABLE gpu_counts AS
-WITH extensible AS MATERIALIZED (
-    -- an instance type has all of its GPUs from the start
-    SELECT node_id, cluster, node, gpu_count, up_from_ms, up_to_ms FROM node_facts
-    WHERE NOT coalesce(has_fixed_count, false) AND gpu_count > 1
-),
-labeled AS (
+WITH labeled AS (
     SELECT n.node_id, f.first_ms AS at_ms,
         coalesce(quantity(f.labels['label_nvidia_com_gpu_count'], 1000), quantity(f.labels['label_cloud_google_com_gke_accelerator_count'], 1000)) AS gpus
     FROM extensible AS n
@@ -16,7 +15,7 @@ labeled AS (
     WHERE gpus > 0
 ),
 unlabeled AS MATERIALIZED (
-    FROM extensible
+    SELECT node_id, cluster, node, gpu_count, up_from_ms, up_to_ms FROM extensible
     WHERE node_id NOT IN (SELECT node_id FROM labeled) AND node_id NOT IN (SELECT node_id FROM unit_shares WHERE profile IS NOT NULL)
 ),
 told AS (

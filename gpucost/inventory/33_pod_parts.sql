@@ -1,6 +1,7 @@
 -- reads: container_requests, resource_kinds, pods, pod_nodes, node_facts, unit_shares, state_intervals, gpu_models, settings
 -- writes: pod_annotations, one row per pod on a GPU node that requests by annotations only: devices and the part of each, cut to the node's; pod_parts, one row per (pod, resource) of pods that request parts of devices: on HAMi and similar by cores and memory, on KAI and Run:ai by annotations; memory is the part of a device's memory, over 1 for a larger request
 -- invariant: 0 < gpus; gpus <= units if devices are counted; is_guessed if a device's memory is unknown: it counts whole
+-- only with: share_hints
 CREATE OR REPLACE TEMP TABLE pod_annotations AS
 WITH annotations AS (
     -- users write annotations: they may be invalid numbers

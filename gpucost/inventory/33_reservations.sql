@@ -1,6 +1,7 @@
 -- reads: pods, pod_nodes, pod_requests, pod_parts, slurm_hosts, gpu_groups
 -- writes: reservations, pods that hold a device for pods that request a part of it (KAI, Run:ai, Slurm inside Kubernetes), and whether those are known
 -- invariant: one row per (cluster, uid); a reservation that gives way holds nothing: the rest of its device is unallocated. Without labels that tie pods to reservations, as many give way as the pods share devices
+-- only with: slurm_hosts, reserving_pods
 CREATE OR REPLACE TEMP TABLE reservations AS
 WITH holders AS (
     SELECT p.cluster, p.uid, p.namespace, p.pod, n.node_id, n.held_from_ms, n.held_to_ms, g.gpu_group,

@@ -1,13 +1,13 @@
--- reads: node_devices, series, pods, pod_nodes, node_facts, pod_requests, claim_pods, claim_series, state_intervals, resources
+-- reads: claimed_devices, series, pods, pod_nodes, node_facts, pod_requests, claim_pods, claim_series, state_intervals, resources
 -- writes: claim_shares, GPUs that a pod holds by claims, one row per (pod, span without change, whether slices): a device claimed by several pods is split evenly among the running ones
 -- invariant: from_ms < to_ms; a pod's spans cover its life without gap or overlap; per device and moment the parts of its pods add up to the device's
+-- only with: claim_pods, claimed_devices
 CREATE OR REPLACE TEMP TABLE claim_shares AS
 WITH exported AS (
     SELECT DISTINCT d.cluster, d.node_id, coalesce(s.labels['dra_claim_namespace'], d.namespace) AS claim_namespace,
         s.labels['dra_claim_name'] AS claim, d.namespace, d.pod, 'device ' || d.device_id AS device,
         compute_slices(d.profile) AS slices, d.first_ms, d.last_ms
-    FROM node_devices AS d JOIN series AS s USING (series_id)
-    WHERE d.by_claim
+    FROM claimed_devices AS d JOIN series AS s USING (series_id)
 ),
 placed AS (
     SELECT n.*, p.namespace, p.pod, f.mig_slices

@@ -1,12 +1,12 @@
--- reads: state_intervals, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
+-- reads: unbound_requests, pods, pod_requests, pod_parts, unit_shares, node_facts, resource_kinds
 -- writes: pending_pods (stored), one row per pod that requested GPUs while it had no node: how many, and when
 -- invariant: one row per (cluster, uid); from_ms < to_ms; to_ms is not after its binding
+-- only with: unbound_requests
 INSERT INTO pending_pods BY NAME
 WITH unbound AS (
     SELECT cluster, uid, any_value(namespace) AS namespace, any_value(pod) AS pod, min(first_ms) AS from_ms, max(end_ms) AS to_ms
-    FROM state_intervals
-    WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND is_accelerator(resource)
-        AND uid IS NOT NULL AND coalesce(node, '') = ''
+    FROM unbound_requests
+    WHERE is_accelerator(resource)
     GROUP BY ALL
 ),
 worth AS (

@@ -1,9 +1,10 @@
--- reads: state_intervals, node_facts, node_parts, unit_shares
+-- reads: state_intervals, node_facts, node_parts, sliced_shares, unit_shares
 -- writes: mig_fragmentation (stored), one row per (node, span) in which the slices of a MIG layout are less than the node's GPUs
 -- invariant: 0 < gpus; spans of a node do not overlap
+-- only with: sliced_shares
 INSERT INTO mig_fragmentation BY NAME
 WITH sliced AS (
-    SELECT n.* FROM node_facts AS n SEMI JOIN (FROM unit_shares WHERE profile IS NOT NULL) AS u USING (node_id)
+    SELECT n.* FROM node_facts AS n SEMI JOIN sliced_shares USING (node_id)
 ),
 offered AS (
     SELECT n.node_id, n.gpu_count, n.up_from_ms, n.up_to_ms, f.resource, f.value, greatest(f.first_ms, n.up_from_ms) AS from_ms,

@@ -181,7 +181,8 @@ def stage(
     """
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "
-        "DELETE FROM pending_pods; DELETE FROM collected; DELETE FROM coverage_gaps; DELETE FROM warnings"
+        "DELETE FROM pending_pods; DELETE FROM collected; DELETE FROM coverage_gaps; "
+        "DELETE FROM node_stops; DELETE FROM warnings"
     )
     declare(con)
     load_catalog(con)

@@ -31,6 +31,9 @@ pods: cluster VARCHAR, namespace VARCHAR, uid VARCHAR, node VARCHAR, held_from_m
 pod_requests: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE
 'c', 'u', 'x_org_y', 2
 
+unlisted_kinds: resource VARCHAR
+'x_org_y'
+
 node_traits: node_id INT, cluster VARCHAR, node VARCHAR, machine_id VARCHAR, created_ms BIGINT, up_from_ms BIGINT, \
 up_to_ms BIGINT, provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, capacity_type VARCHAR, \
 gpu_model VARCHAR, gpu_count DOUBLE, labels MAP(VARCHAR, VARCHAR)
@@ -164,10 +167,6 @@ pod_requests: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE
 'c', 'after', 'gpu', 2
 'c', 'before', 'gpu', 2
 'c', 'between', 'gpu', 2
-
-pod_parts: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE, gpus DOUBLE
-
-reservations: cluster VARCHAR, uid VARCHAR, gives_way BOOLEAN
 
 unit_shares: node_id, resource, from_ms, to_ms, share, shared
 1, 'gpu', 0, 10, 1, false

@@ -92,14 +92,11 @@ coverage_gaps: cluster, from_ms, to_ms, kind
 'c', 0, 1000, 'not_collected'
 'c', 500, 900, 'bridged'
 
-twofold_nodes: cluster VARCHAR, node VARCHAR, from_ms BIGINT, end_ms BIGINT
+twofold_nodes: cluster, node, from_ms, end_ms
 'c', 'n', 950, 1100
 'c', 'n', 700, 800
 'c', 'n', 2000, 2100
 'c', 'm', 950, 990
-
-node_stops: node_id
-9
 ->
 SELECT node_id, from_ms, to_ms, reason FROM node_stops ORDER BY ALL
 1 | 200 | 500 | boot
