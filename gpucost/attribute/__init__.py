@@ -156,7 +156,8 @@ def recount_idle(con: DuckDBPyConnection, tz: ZoneInfo) -> None:
 
     Raises StoreError if such samples are gone.
     """
-    con.execute(_OTHER_THRESHOLDS)
+    if not value(con, _OTHER_THRESHOLDS):
+        return
     _refuse_lost(con, _LOST_THRESHOLDS, tz, "their idle threshold and activity scale cannot change")
     con.execute(_IDLE_SAMPLES)
 

@@ -1,13 +1,11 @@
--- reads: priced_nodes, book_fits
+-- reads: priced_nodes, book_fits, selecting_fits
 -- writes: nothing; answers the first moment in a node's life at which two price book rows tie as the most specific
 -- invariant: only rows with different selectors can tie; of rows with one selector, the latest that has begun applies
-WITH selecting AS (
-    SELECT * FROM book_fits WHERE len(selector[1]) > 0
-),
-rivals AS (
+-- only with: selecting_fits
+WITH rivals AS (
     SELECT a.node_id, a.line AS one_line, b.line AS other_line, a.specificity, greatest(a.start_ms, b.start_ms) AS begins_ms
-    FROM selecting AS a
-    JOIN selecting AS b ON b.node_id = a.node_id AND b.specificity = a.specificity AND a.line < b.line AND b.selector <> a.selector
+    FROM selecting_fits AS a
+    JOIN selecting_fits AS b ON b.node_id = a.node_id AND b.specificity = a.specificity AND a.line < b.line AND b.selector <> a.selector
 ),
 undecided AS (
     SELECT r.one_line, r.other_line, n.node, greatest(r.begins_ms, n.up_from_ms) AS at_ms,

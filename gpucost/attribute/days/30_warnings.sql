@@ -1,7 +1,7 @@
 -- reads: allocations, billed_hours, billed_nodes, cost_runs, coverage_gaps, node_devices, node_runs, node_stops, nodes, settings, unproven_ends, unseen_time
 -- writes: warnings (stored): pods without a proven end, billed time without metrics, nodes that stopped
 -- invariant: each row names its subject and its time; hours and cost are the attributed ones
--- only with: loads
+-- only with: unproven_ends, unseen_time, billed_hours, node_stops, slurm_loads
 -- One row per cluster and month: the maximum excess of pods without phases that may have been charged after they ended;
 -- hours and cost as in cost_runs.
 INSERT INTO warnings BY NAME
@@ -26,6 +26,7 @@ FROM parts CROSS JOIN settings AS c
 GROUP BY cluster, month;
 -- One row per cluster and month: machines billed while [[clusters]] declares the cluster off; hours and cost as in
 -- unseen_time. Off hours without a bill are not included.
+-- only with: unseen_time
 INSERT INTO warnings BY NAME
 WITH unseen AS (
     SELECT n.cluster, u.from_ms, u.to_ms, (u.to_ms - u.from_ms) * u.up_ratio / 3600000 AS hours, u.price_per_hour
@@ -48,6 +49,7 @@ FROM parts CROSS JOIN settings AS c
 GROUP BY cluster, month;
 -- One row per cluster and month: GPU machines of its accounts that are not nodes, and were billed only in its coverage
 -- gaps. A machine billed for over 10 minutes of collected time belongs to another cluster: metrics would show it.
+-- only with: billed_hours
 INSERT INTO warnings BY NAME
 WITH accounts AS (
     SELECT DISTINCT n.cluster, h.provider, h.account
@@ -81,6 +83,7 @@ SELECT 'billed_unseen' AS code, cluster, cluster AS subject, min(from_ms) AS fro
 FROM unseen CROSS JOIN settings AS c
 GROUP BY cluster, date_trunc('month', epoch_ms(from_ms));
 -- One row per node and span of bridged time in which it did not run; spans of one node and reason do not touch.
+-- only with: node_stops
 INSERT INTO warnings BY NAME
 WITH marked AS (
     SELECT s.*, coalesce(s.from_ms > lag(s.to_ms) OVER (PARTITION BY s.node_id, s.reason ORDER BY s.from_ms), true) AS begins
@@ -101,6 +104,7 @@ FROM numbered AS s JOIN nodes AS n USING (node_id)
 GROUP BY n.cluster, n.node, s.node_id, s.reason, s.number;
 -- One row per Slurm node with the name of a Kubernetes node or GPU pod, without proof that they are the same machine or
 -- different ones.
+-- only with: slurm_loads
 INSERT INTO warnings BY NAME
 WITH ours AS (
     -- Slurm's nodes have these labels

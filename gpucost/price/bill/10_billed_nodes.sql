@@ -2,6 +2,7 @@
 -- writes: billed_nodes (stored), machines of bills that are GPU nodes, by provider id
 -- invariant: a node is matched by its own id, otherwise by its scale set's, otherwise not at all
 DELETE FROM billed_nodes;
+-- only with: bill_rows
 INSERT INTO billed_nodes BY NAME
 WITH machines AS (
     SELECT node_id, provider,
