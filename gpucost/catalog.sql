@@ -1,5 +1,5 @@
 -- reads: the files of pricing/, by catalog_csv
--- writes: catalog_prices, catalog_instances, gpu_models, model_spelling, gpu_aliases, mig_profiles, resources, claim_series, not_sold_on_demand: the catalog, one table per file; comments describe each table and its rows
+-- writes: catalog_prices, catalog_instances, gpu_models, model_spelling, gpu_aliases, mig_profiles, resources, claim_series, not_sold_on_demand, catalog_files: the catalog, one table per file; comments describe each table and its rows
 -- invariant: facts are as in the files; names of resources and spellings of GPUs are normalized for comparison
 
 -- List prices per hour of a whole instance. An empty field is null and means any. offering is as in the store's
@@ -68,3 +68,6 @@ CREATE TEMP TABLE IF NOT EXISTS not_sold_on_demand AS
 SELECT * REPLACE (coalesce(string_split(sold_as, ' '), []) AS sold_as)
 FROM catalog_csv('not_sold_on_demand.csv', {
     'provider': 'VARCHAR', 'instance_type': 'VARCHAR', 'sold_as': 'VARCHAR', 'fact': 'VARCHAR', 'as_of': 'DATE', 'source_id': 'VARCHAR'});
+
+-- marks the catalog as loaded
+CREATE OR REPLACE TEMP VIEW catalog_files AS SELECT getvariable('pricing_dir') AS folder;

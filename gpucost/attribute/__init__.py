@@ -310,4 +310,4 @@ def finish(con: DuckDBPyConnection) -> None:
 def _missing_cuts(con: DuckDBPyConnection, period: Period | None) -> list[int]:
     """The ends of a period that need a cut and have none."""
     ends = [at for at in (period.start_ms, period.end_ms) if at % MS_PER_HOUR] if period else []
-    return column(con, "SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends])
+    return column(con, "SELECT unnest($1::BIGINT[]) EXCEPT SELECT at_ms FROM cuts", [ends]) if ends else []

@@ -1,5 +1,5 @@
 -- reads: series, blocks, activity_metrics, gpu_aliases, gpu_models
--- writes: named_series, settled_scales, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB), null if the unit is not proven; scale_remarks, warnings about these factors
+-- writes: named_series, scale_targets, undecided_targets, listed_targets, agreed_targets, settled_scales, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB), null if the unit is not proven; scale_remarks, warnings about these factors
 -- invariant: first_ms <= last_ms < end_ms; host and node_label are '' if the exporter names none; one target's series of one metric have one scale, settled over all loaded data
 CREATE OR REPLACE TEMP TABLE named_series AS
 WITH spans AS (
@@ -48,31 +48,35 @@ JOIN found AS s USING (series_id)
 JOIN activity_metrics AS m ON m.metric = lower(s.metric) AND (m.part = s.place OR m.part = 'memory' OR (m.part = 'compared' AND s.place = 'device'))
 LEFT JOIN infos AS i ON i.source = s.source AND i.cluster = s.cluster AND i.uuid = s.labels['uuid'] AND i.instance = s.labels['instance'];
 
-CREATE OR REPLACE TEMP TABLE settled_scales AS
-WITH targets AS (
-    SELECT metric, target_id, part, any_value(usual_scale) AS usual_scale, any_value(is_set) AS is_set, max(high) AS high,
-        bool_and(is_whole) AS is_whole
-    FROM named_series
-    WHERE part <> 'memory' AND measures <> 'power'
-    GROUP BY ALL
-),
+CREATE OR REPLACE TEMP TABLE scale_targets AS
+SELECT metric, target_id, part, any_value(usual_scale) AS usual_scale, any_value(is_set) AS is_set, max(high) AS high,
+    bool_and(is_whole) AS is_whole
+FROM named_series
+WHERE part <> 'memory' AND measures <> 'power'
+GROUP BY ALL;
+
 -- a 0-to-1 metric has its usual scale, unless all its values may be whole percents
-undecided AS MATERIALIZED (
-    FROM targets WHERE NOT is_set AND high > 0 AND high <= 1.01 AND (usual_scale < 100 OR is_whole)
-),
-listed AS MATERIALIZED (
-    SELECT u.metric, u.target_id, u.part, max(list_max(b.vals)) AS high,
-        bool_or(CASE WHEN u.is_whole THEN len(list_filter(b.vals, lambda value: value <> floor(value))) > 0 ELSE true END) AS has_parts
-    FROM undecided AS u
-    JOIN named_series AS n USING (metric, target_id, part)
-    JOIN blocks AS b USING (series_id)
-    WHERE b.value_sum > 0 AND b.vals IS NOT NULL
-    GROUP BY ALL
-),
+CREATE OR REPLACE TEMP VIEW undecided_targets AS
+FROM scale_targets WHERE NOT is_set AND high > 0 AND high <= 1.01 AND (usual_scale < 100 OR is_whole);
+
+CREATE OR REPLACE TEMP TABLE listed_targets (metric VARCHAR, target_id UBIGINT, part VARCHAR, high DOUBLE, has_parts BOOLEAN);
+-- only with: undecided_targets
+INSERT INTO listed_targets BY NAME
+SELECT u.metric, u.target_id, u.part, max(list_max(b.vals)) AS high,
+    bool_or(CASE WHEN u.is_whole THEN len(list_filter(b.vals, lambda value: value <> floor(value))) > 0 ELSE true END) AS has_parts
+FROM undecided_targets AS u
+JOIN named_series AS n USING (metric, target_id, part)
+JOIN blocks AS b USING (series_id)
+WHERE b.value_sum > 0 AND b.vals IS NOT NULL
+GROUP BY ALL;
+
+CREATE OR REPLACE TEMP TABLE agreed_targets (metric VARCHAR, target_id UBIGINT, part_of DOUBLE, of_tdp DOUBLE);
+-- only with: listed_targets
+INSERT INTO agreed_targets BY NAME
 -- averages of an idle GPU's percents are between 0 and 1, too: compare with other metrics at the same moments
-doubtful AS MATERIALIZED (
+WITH doubtful AS MATERIALIZED (
     SELECT l.metric, l.target_id
-    FROM listed AS l JOIN targets AS t USING (metric, target_id, part)
+    FROM listed_targets AS l JOIN scale_targets AS t USING (metric, target_id, part)
     WHERE part = 'device' AND t.usual_scale < 100 AND l.high <= 1.01 AND l.has_parts
 ),
 -- the busiest hours of a target that another metric covers, too
@@ -81,7 +85,7 @@ chosen AS MATERIALIZED (
     FROM doubtful AS u
     JOIN named_series AS d USING (metric, target_id)
     JOIN named_series AS c ON c.part = 'compared' AND c.cluster = d.cluster AND c.uuid = d.uuid
-    LEFT JOIN targets AS t ON t.metric = c.metric AND t.target_id = c.target_id AND t.part = c.part
+    LEFT JOIN scale_targets AS t ON t.metric = c.metric AND t.target_id = c.target_id AND t.part = c.part
     JOIN blocks AS b ON b.series_id = d.series_id AND b.value_sum > 0
     SEMI JOIN blocks AS o ON o.series_id = c.series_id AND o.hour = b.hour
     QUALIFY row_number() OVER (PARTITION BY d.metric, d.target_id, c.measures ORDER BY b.value_sum DESC, d.uuid, b.hour) <= 50
@@ -94,21 +98,21 @@ moments AS MATERIALIZED (
     FROM (SELECT series_id, hour, unnest(coalesce(offsets_ms, list_transform(range(samples), lambda i: (first_offset_ms + i * coalesce(step_ms, 0))::INTEGER))) AS offset_ms,
             unnest(vals) AS value
         FROM lists)
-),
-agreed AS (
-    -- the unit of the other metric follows from its highest value
-    SELECT k.metric, k.target_id,
-        sum(c.value / CASE WHEN k.high > 1.01 THEN 100 ELSE 1 END) FILTER (k.measures <> 'power') / sum(d.value) FILTER (k.measures <> 'power') AS part_of,
-        avg(c.value / g.tdp_watts) FILTER (k.measures = 'power' AND d.value >= 0.5) AS of_tdp
-    FROM chosen AS k
-    JOIN moments AS d USING (series_id, hour)
-    -- one key for both: by hour and offset alone, moments of all devices would match
-    JOIN moments AS c ON c.moment = hash(k.other_id, k.hour, d.offset_ms)
-    LEFT JOIN gpu_aliases AS a ON a.alias = model_spelling(k.model_name)
-    LEFT JOIN gpu_models AS g USING (gpu_model)
-    WHERE d.value > 0
-    GROUP BY ALL
 )
+-- the unit of the other metric follows from its highest value
+SELECT k.metric, k.target_id,
+    sum(c.value / CASE WHEN k.high > 1.01 THEN 100 ELSE 1 END) FILTER (k.measures <> 'power') / sum(d.value) FILTER (k.measures <> 'power') AS part_of,
+    avg(c.value / g.tdp_watts) FILTER (k.measures = 'power' AND d.value >= 0.5) AS of_tdp
+FROM chosen AS k
+JOIN moments AS d USING (series_id, hour)
+-- one key for both: by hour and offset alone, moments of all devices would match
+JOIN moments AS c ON c.moment = hash(k.other_id, k.hour, d.offset_ms)
+LEFT JOIN gpu_aliases AS a ON a.alias = model_spelling(k.model_name)
+LEFT JOIN gpu_models AS g USING (gpu_model)
+WHERE d.value > 0
+GROUP BY ALL;
+
+CREATE OR REPLACE TEMP TABLE settled_scales AS
 SELECT t.metric, t.target_id, t.part,
     CASE
         WHEN t.is_set THEN t.usual_scale
@@ -118,9 +122,9 @@ SELECT t.metric, t.target_id, t.part,
         WHEN a.part_of >= 0.1 OR (a.part_of IS NULL AND a.of_tdp >= 0.4) THEN 100
         WHEN (a.part_of > 0 AND a.part_of <= 0.03) OR (a.part_of IS NULL AND a.of_tdp <= 0.25) THEN 1
     END AS scale
-FROM targets AS t
-LEFT JOIN listed AS l USING (metric, target_id, part)
-LEFT JOIN agreed AS a ON a.metric = t.metric AND a.target_id = t.target_id;
+FROM scale_targets AS t
+LEFT JOIN listed_targets AS l USING (metric, target_id, part)
+LEFT JOIN agreed_targets AS a ON a.metric = t.metric AND a.target_id = t.target_id;
 
 CREATE OR REPLACE TEMP TABLE activity_series AS
 SELECT n.* EXCLUDE (device_name, high, is_whole, is_set), CASE WHEN n.part = 'memory' THEN n.usual_scale ELSE t.scale END AS scale

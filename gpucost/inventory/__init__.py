@@ -120,7 +120,8 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
             "INSERT INTO host_rules VALUES ($1, $2, $3, $4, $5, map($6::VARCHAR[], $7::VARCHAR[]))", row
         )
 
-    first, last = heard or con.execute(FIRST_AND_LAST).fetchall()[0]
+    if config.clusters:
+        first, last = heard or con.execute(FIRST_AND_LAST).fetchall()[0]
     for declared in config.clusters:
         con.execute("INSERT INTO expected_clusters VALUES ($1)", [declared.name])
         for start, end in hours_off(declared, config.tz, (first or 0, last or 0)):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from gpucost.periods import Period
 
 _BILL = "gpucost.price.bill"
-_BILLED = """SELECT EXISTS (FROM bill_rows), EXISTS (FROM bill_rows WHERE kind = 'discount'),
-    EXISTS (FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged'))"""
+_DISCOUNTS = "FROM bill_rows WHERE kind = 'discount' LIMIT 1"
+_GAPS = "FROM coverage_gaps WHERE kind IN ('not_collected', 'bridged') LIMIT 1"
 _TWICE = """INSERT INTO warnings BY NAME
 SELECT 'billed_twice' AS code, min(source) AS subject, epoch_ms($first) AS from_ms, epoch_ms($last) + 86400000 AS to_ms,
     string_agg(coalesce(file, source), ' and ' ORDER BY side DESC) || ': ' || $text AS message,
@@ -133,9 +133,8 @@ def price_nodes(
 def _bills(con: DuckDBPyConnection, config: Config) -> None:
     """Match billed machines with nodes, price their hours, settle unknown capacity types."""
     run_stage(con, _BILL, "10_billed_nodes")
-    # Planning a stage without input takes as long as planning any other.
-    ((has_rows, has_discounts, has_gaps),) = con.execute(_BILLED).fetchall()
-    if has_discounts:
+    has_rows = con.execute("SELECT 1 FROM bill_rows LIMIT 1").fetchall()
+    if has_rows and con.execute(_DISCOUNTS).fetchall():
         run_stage(con, _BILL, "11_borne_discounts", {"is_spread": config.bills.spread_discounts})
         run_stage(con, _BILL, "14_discount_rates")
     else:
@@ -156,7 +155,7 @@ def _bills(con: DuckDBPyConnection, config: Config) -> None:
                 continue
             sides = {"one": twice.one, "other": twice.other, "first": twice.days[0], "last": twice.days[-1]}
             con.execute(_TWICE, sides | {"text": str(twice)})
-    if has_rows and has_gaps:
+    if has_rows and con.execute(_GAPS).fetchall():
         run_stage(con, _BILL, "55_covered_hours")
         run_stage(con, _BILL, "60_unbilled_time")
         run_stage(con, _BILL, "65_node_stops")

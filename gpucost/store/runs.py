@@ -280,16 +280,17 @@ def _utc() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+_NEEDS = """
+CREATE OR REPLACE TEMP TABLE needs AS
+SELECT n[1] AS kind, n[2] AS metric, n[3] AS lost, n[4] AS fix FROM (SELECT unnest($1::VARCHAR[][]) AS n)"""
+
+
 def look(con: DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) -> None:
     """Create the temporary table missing_metrics from `needs`.
 
     These are the kind, the metric, the consequence of its absence, and the fix.
     """
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE needs (kind VARCHAR, metric VARCHAR, lost VARCHAR, fix VARCHAR)"
-    )
-    if needs:
-        con.executemany("INSERT INTO needs VALUES ($1, $2, $3, $4)", needs)
+    con.execute(_NEEDS, [needs])
     sqlfiles.run(con, "missing_metrics")
 
 
