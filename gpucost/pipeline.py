@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gpucost.store.upkeep import StoreCheck
 
 _ATTEMPTS = 5
+# On smaller stores, threads cost more than they save.
+_SMALL_BYTES = 16 * 2**20
 T = TypeVar("T")
 
 
@@ -95,6 +97,8 @@ def _attribute(
         # Intermediate tables need no row order. Also, with preserved order DuckDB 2.0 cannot see rows
         # inserted earlier in the same transaction into an empty table, from 122,880 rows on.
         con.execute("SET preserve_insertion_order = false")
+        if store.path.stat().st_size < _SMALL_BYTES:
+            con.execute("SET threads = 1")
         everything = attribution.begin(con, inputs, period, config.tz)
         _stage(con, config)
         price.warn_of_unlisted(con, config)

@@ -1,9 +1,9 @@
 -- reads: absences, node_segments, allocation_segments
 -- writes: unavailable, one row per segment of a node with GPUs that no pod could hold: not ready, cordoned, or not allocatable
 -- invariant: 0 <= gpu_ms <= the segment's unallocated GPU time
-CREATE OR REPLACE TEMP TABLE unavailable (node_id UBIGINT, segment_from_ms BIGINT, gpu_ms DOUBLE);
 -- only with: absences
-INSERT INTO unavailable BY NAME
+-- otherwise: unavailable (node_id UBIGINT, segment_from_ms BIGINT, gpu_ms DOUBLE)
+CREATE OR REPLACE TEMP TABLE unavailable AS
 -- a cause that is reported twice is one absence; several causes (cordoned, this resource, that one) add up, limited to
 -- the free GPUs
 WITH edges AS (

@@ -114,7 +114,7 @@ def _execute(
     filled = {} if filled is None else filled
     statements, comments = parsed(con, sql), ""
     for statement in statements:
-        if has_input(con, comments, filled):
+        if _has_input(con, comments, filled):
             con.execute(statement, params if statement is statements[-1] else None)
             if written := _WRITTEN.match(statement.query):
                 filled.pop(written[1], None)
@@ -125,6 +125,8 @@ def _execute(
 
 _HEADER = re.compile(r"(?:--.*\n)*")
 # In a header: skip the file unless one of these tables has rows. Above another statement: skip that statement.
+# `otherwise` has the table that is made empty instead, if later stages read it: a name and columns.
+_OTHERWISE = re.compile(r"^-- otherwise: (.+)$", re.MULTILINE)
 _ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
 _WRITTEN = re.compile(r"(?:INSERT INTO|DELETE FROM|CREATE OR REPLACE TEMP (?:TABLE|VIEW)) (\w+)")
 
@@ -144,6 +146,14 @@ def has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool] | 
     return needed is None
 
 
+def _has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool] | None) -> bool:
+    """Like has_input; makes the tables of `otherwise` lines if false."""
+    found = has_input(con, comments, filled)
+    for table in () if found else _OTHERWISE.findall(comments):
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {table}")
+    return found
+
+
 def run_stage(
     con: DuckDBPyConnection,
     package: str,
@@ -157,7 +167,7 @@ def run_stage(
     are empty; `filled` is as for has_input.
     """
     statements = text(package, name)
-    if not has_input(con, _HEADER.findall(statements)[0], filled):
+    if not _has_input(con, _HEADER.findall(statements)[0], filled):
         return con
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))

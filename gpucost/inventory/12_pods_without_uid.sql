@@ -2,6 +2,7 @@
 -- writes: incarnations, one row per pod whose name some series give without its uid: (cluster, namespace, pod, node, start), its known or made-up uid, and the span of its samples; state_intervals, rows without uid: one per matching pod, clipped to it
 -- invariant: rows of one name cover all time without overlap; each ends at its own last sample. A new one begins when the start changes; without exported starts, with another node or after ten minutes without samples; every fact about a pod of a known name has a uid
 -- only with: unnamed_samples
+-- otherwise: incarnations (cluster VARCHAR, namespace VARCHAR, pod VARCHAR, is_given BOOLEAN, from_ms BIGINT, to_ms BIGINT, uid VARCHAR)
 CREATE OR REPLACE TEMP TABLE incarnations AS
 WITH names AS MATERIALIZED (
     SELECT DISTINCT cluster, namespace, pod FROM unnamed_samples

@@ -59,9 +59,9 @@ GROUP BY ALL;
 CREATE OR REPLACE TEMP VIEW undecided_targets AS
 FROM scale_targets WHERE NOT is_set AND high > 0 AND high <= 1.01 AND (usual_scale < 100 OR is_whole);
 
-CREATE OR REPLACE TEMP TABLE listed_targets (metric VARCHAR, target_id UBIGINT, part VARCHAR, high DOUBLE, has_parts BOOLEAN);
 -- only with: undecided_targets
-INSERT INTO listed_targets BY NAME
+-- otherwise: listed_targets (metric VARCHAR, target_id UBIGINT, part VARCHAR, high DOUBLE, has_parts BOOLEAN)
+CREATE OR REPLACE TEMP TABLE listed_targets AS
 SELECT u.metric, u.target_id, u.part, max(list_max(b.vals)) AS high,
     bool_or(CASE WHEN u.is_whole THEN len(list_filter(b.vals, lambda value: value <> floor(value))) > 0 ELSE true END) AS has_parts
 FROM undecided_targets AS u
@@ -70,9 +70,9 @@ JOIN blocks AS b USING (series_id)
 WHERE b.value_sum > 0 AND b.vals IS NOT NULL
 GROUP BY ALL;
 
-CREATE OR REPLACE TEMP TABLE agreed_targets (metric VARCHAR, target_id UBIGINT, part_of DOUBLE, of_tdp DOUBLE);
 -- only with: listed_targets
-INSERT INTO agreed_targets BY NAME
+-- otherwise: agreed_targets (metric VARCHAR, target_id UBIGINT, part_of DOUBLE, of_tdp DOUBLE)
+CREATE OR REPLACE TEMP TABLE agreed_targets AS
 -- averages of an idle GPU's percents are between 0 and 1, too: compare with other metrics at the same moments
 WITH doubtful AS MATERIALIZED (
     SELECT l.metric, l.target_id

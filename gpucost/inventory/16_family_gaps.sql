@@ -50,6 +50,7 @@ WHERE (d.cluster, d.namespace, d.pod) IN (SELECT (cluster, namespace, pod) FROM 
     OR (d.cluster, d.namespace, d.pod) NOT IN (SELECT (cluster, namespace, pod) FROM state_intervals WHERE metric = 'kube_pod_info');
 
 -- only with: family_silences, exporter_silences
+-- otherwise: family_gaps (cluster VARCHAR, family VARCHAR, from_ms BIGINT, to_ms BIGINT)
 CREATE OR REPLACE TEMP TABLE family_gaps AS
 WITH pod_runs AS MATERIALIZED (
     SELECT f.cluster, f.uid, f.namespace, f.pod, f.begin_ms, f.first_ms, f.last_ms,

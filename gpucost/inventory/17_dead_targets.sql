@@ -6,6 +6,7 @@ SELECT cluster FROM state_intervals WHERE starts_with(metric, 'kube_')
 GROUP BY cluster HAVING min(labels['instance']) <> max(labels['instance']);
 
 -- only with: many_targets
+-- otherwise: dead_targets (cluster VARCHAR, target VARCHAR, from_ms BIGINT, to_ms BIGINT)
 CREATE OR REPLACE TEMP TABLE dead_targets AS
 WITH samples AS MATERIALIZED (
     SELECT cluster, concat_ws(' ', labels['job'], labels['instance']) AS target, first_ms, last_ms, end_ms, metric = 'kube_family_samples' AS is_counted,

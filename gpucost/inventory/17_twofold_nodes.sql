@@ -8,6 +8,7 @@ WHERE metric = 'kube_node_info' AND node IS NOT NULL AND coalesce(labels['provid
 QUALIFY min(labels['provider_id']) OVER (PARTITION BY cluster, node) < max(labels['provider_id']) OVER (PARTITION BY cluster, node);
 
 -- only with: node_machines
+-- otherwise: twofold_nodes (cluster VARCHAR, node VARCHAR, from_ms BIGINT, end_ms BIGINT, fix VARCHAR)
 CREATE OR REPLACE TEMP TABLE twofold_nodes AS
 WITH machines AS MATERIALIZED (
     FROM node_machines

@@ -36,6 +36,7 @@ SELECT cluster, host, node_label, arg_min(node, rank) AS node FROM matches GROUP
 CREATE OR REPLACE TEMP VIEW placeless_series AS FROM device_series ANTI JOIN device_hosts USING (cluster, host) WHERE host <> '';
 
 -- only with: placeless_series
+-- otherwise: plain_hosts (node_id UBIGINT, cluster VARCHAR, node VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT, provider VARCHAR, user_label VARCHAR, labels MAP(VARCHAR, VARCHAR))
 CREATE OR REPLACE TEMP TABLE plain_hosts AS
 WITH others AS (
     SELECT *, cluster IN (

@@ -22,6 +22,7 @@ GROUP BY cluster, node, id
 QUALIFY count(*) OVER (PARTITION BY id) > 1;
 
 -- only with: twins
+-- otherwise: shared_machines (node_id UBIGINT, other_id UBIGINT, cluster VARCHAR, node VARCHAR, other_cluster VARCHAR, other_node VARCHAR, from_ms BIGINT, to_ms BIGINT)
 CREATE OR REPLACE TEMP TABLE shared_machines AS
 WITH gpu_hours AS MATERIALIZED (
     SELECT t.cluster, t.node, t.id, b.hour, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms

@@ -12,6 +12,7 @@ CREATE OR REPLACE TEMP VIEW mixed_spans AS
 FROM device_spans SEMI JOIN (SELECT node_id FROM device_spans GROUP BY node_id HAVING min(model_name) < max(model_name)) USING (node_id);
 
 -- only with: mixed_spans
+-- otherwise: node_models (node_id UBIGINT, gpu_model VARCHAR, uuids VARCHAR[], is_sliced BOOLEAN, profiles VARCHAR[], mig_slices DOUBLE, gpu_count DOUBLE)
 CREATE OR REPLACE TEMP TABLE node_models AS
 WITH modeled AS (
     SELECT d.*, coalesce(a.gpu_model, model_name(d.model_name)) AS gpu_model

@@ -5,6 +5,7 @@
 CREATE OR REPLACE TEMP VIEW extensible AS FROM node_facts WHERE NOT coalesce(has_fixed_count, false) AND gpu_count > 1;
 
 -- only with: extensible
+-- otherwise: gpu_counts (node_id UBIGINT, gpu_count DOUBLE, from_ms BIGINT, to_ms BIGINT)
 CREATE OR REPLACE TEMP TABLE gpu_counts AS
 WITH labeled AS (
     SELECT n.node_id, f.first_ms AS at_ms,

@@ -2,6 +2,8 @@
 -- writes: pod_annotations, one row per pod on a GPU node that requests by annotations only: devices and the part of each, cut to the node's; pod_parts, one row per (pod, resource) of pods that request parts of devices: on HAMi and similar by cores and memory, on KAI and Run:ai by annotations; memory is the part of a device's memory, over 1 for a larger request
 -- invariant: 0 < gpus; gpus <= units if devices are counted; is_guessed if a device's memory is unknown: it counts whole
 -- only with: share_hints
+-- otherwise: pod_annotations (cluster VARCHAR, uid VARCHAR, units DOUBLE, part DOUBLE, asks BOOLEAN, is_cut BOOLEAN)
+-- otherwise: pod_parts (cluster VARCHAR, uid VARCHAR, resource VARCHAR, is_guessed BOOLEAN, units DOUBLE, gpus DOUBLE, memory DOUBLE)
 CREATE OR REPLACE TEMP TABLE pod_annotations AS
 WITH annotations AS (
     -- users write annotations: they may be invalid numbers

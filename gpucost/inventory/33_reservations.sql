@@ -2,6 +2,7 @@
 -- writes: reservations, pods that hold a device for pods that request a part of it (KAI, Run:ai, Slurm inside Kubernetes), and whether those are known
 -- invariant: one row per (cluster, uid); a reservation that gives way holds nothing: the rest of its device is unallocated. Without labels that tie pods to reservations, as many give way as the pods share devices
 -- only with: slurm_hosts, reserving_pods
+-- otherwise: reservations (cluster VARCHAR, uid VARCHAR, namespace VARCHAR, pod VARCHAR, node_id UBIGINT, held_from_ms BIGINT, held_to_ms BIGINT, gives_way BOOLEAN)
 CREATE OR REPLACE TEMP TABLE reservations AS
 WITH holders AS (
     SELECT p.cluster, p.uid, p.namespace, p.pod, n.node_id, n.held_from_ms, n.held_to_ms, g.gpu_group,

@@ -2,6 +2,7 @@
 -- writes: claim_shares, GPUs that a pod holds by claims, one row per (pod, span without change, whether slices): a device claimed by several pods is split evenly among the running ones
 -- invariant: from_ms < to_ms; a pod's spans cover its life without gap or overlap; per device and moment the parts of its pods add up to the device's
 -- only with: claim_pods, claimed_devices
+-- otherwise: claim_shares (cluster VARCHAR, uid VARCHAR, from_ms BIGINT, to_ms BIGINT, sliced BOOLEAN, units BIGINT, gpus DOUBLE, shared BOOLEAN)
 CREATE OR REPLACE TEMP TABLE claim_shares AS
 WITH exported AS (
     SELECT DISTINCT d.cluster, d.node_id, coalesce(s.labels['dra_claim_namespace'], d.namespace) AS claim_namespace,

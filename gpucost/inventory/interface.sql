@@ -1,5 +1,5 @@
 -- reads: nodes, series, loads, coverage_gaps
--- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, claim_shares, gpu_counts, node_models, plain_hosts, dead_targets, family_gaps, incarnations, pod_annotations, pod_parts, reservations, shared_machines, sliced_shares, twofold_nodes, unbound_requests, unnamed_samples
+-- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, sliced_shares, unbound_requests, unnamed_samples
 -- invariant: the temporary tables that inventory hands to price and attribution, empty; each is filled by the stage of its name (settings by load_settings), which defines its rows; a described fleet fills only allocation_teams
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE,
@@ -38,26 +38,7 @@ CREATE OR REPLACE TEMP TABLE told_devices (allocation_id UBIGINT, device_id UBIG
 CREATE OR REPLACE TEMP TABLE told_activity (allocation_id UBIGINT, utilization DOUBLE);
 CREATE OR REPLACE TEMP TABLE allocation_teams (allocation_id UBIGINT, from_ms BIGINT, to_ms BIGINT, team VARCHAR);
 CREATE OR REPLACE TEMP VIEW slurm_loads AS FROM loads WHERE kind = 'slurm';
--- outputs of stages that most fleets skip, and views by which they skip them
-CREATE OR REPLACE TEMP TABLE incarnations (
-    cluster VARCHAR, namespace VARCHAR, pod VARCHAR, is_given BOOLEAN, from_ms BIGINT, to_ms BIGINT, uid VARCHAR);
-CREATE OR REPLACE TEMP TABLE node_models (
-    node_id UBIGINT, gpu_model VARCHAR, uuids VARCHAR[], is_sliced BOOLEAN, profiles VARCHAR[], mig_slices DOUBLE, gpu_count DOUBLE);
-CREATE OR REPLACE TEMP TABLE gpu_counts (node_id UBIGINT, gpu_count DOUBLE, from_ms BIGINT, to_ms BIGINT);
-CREATE OR REPLACE TEMP TABLE plain_hosts (
-    node_id UBIGINT, cluster VARCHAR, node VARCHAR, up_from_ms BIGINT, up_to_ms BIGINT, provider VARCHAR, user_label VARCHAR, labels MAP(VARCHAR, VARCHAR));
-CREATE OR REPLACE TEMP TABLE family_gaps (cluster VARCHAR, family VARCHAR, from_ms BIGINT, to_ms BIGINT);
-CREATE OR REPLACE TEMP TABLE dead_targets (cluster VARCHAR, target VARCHAR, from_ms BIGINT, to_ms BIGINT);
-CREATE OR REPLACE TEMP TABLE twofold_nodes (cluster VARCHAR, node VARCHAR, from_ms BIGINT, end_ms BIGINT, fix VARCHAR);
-CREATE OR REPLACE TEMP TABLE shared_machines (
-    node_id UBIGINT, other_id UBIGINT, cluster VARCHAR, node VARCHAR, other_cluster VARCHAR, other_node VARCHAR, from_ms BIGINT, to_ms BIGINT);
-CREATE OR REPLACE TEMP TABLE pod_annotations (cluster VARCHAR, uid VARCHAR, units DOUBLE, part DOUBLE, asks BOOLEAN, is_cut BOOLEAN);
-CREATE OR REPLACE TEMP TABLE pod_parts (
-    cluster VARCHAR, uid VARCHAR, resource VARCHAR, is_guessed BOOLEAN, units DOUBLE, gpus DOUBLE, memory DOUBLE);
-CREATE OR REPLACE TEMP TABLE reservations (
-    cluster VARCHAR, uid VARCHAR, namespace VARCHAR, pod VARCHAR, node_id UBIGINT, held_from_ms BIGINT, held_to_ms BIGINT, gives_way BOOLEAN);
-CREATE OR REPLACE TEMP TABLE claim_shares (
-    cluster VARCHAR, uid VARCHAR, from_ms BIGINT, to_ms BIGINT, sliced BOOLEAN, units BIGINT, gpus DOUBLE, shared BOOLEAN);
+-- what stages that most fleets skip are for
 CREATE OR REPLACE TEMP VIEW unnamed_samples AS
     FROM state_intervals WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_');
 CREATE OR REPLACE TEMP VIEW unbound_requests AS

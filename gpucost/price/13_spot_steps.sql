@@ -1,11 +1,9 @@
 -- reads: spot_prices, loads, priced_nodes, $carried_ms
 -- writes: spot_steps, the spot price of an instance type in a zone, or of one instance (instance_id), over the known time
 -- invariant: per (provider, region, zone, instance_type, instance_id), half-open intervals that do not overlap; text is in lower case
-CREATE OR REPLACE TEMP TABLE spot_steps (
-    provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, instance_id VARCHAR, from_ms BIGINT, to_ms BIGINT,
-    price_per_hour DECIMAL(21, 12), currency VARCHAR, price_as_of DATE, origin VARCHAR);
 -- only with: spot_prices
-INSERT INTO spot_steps BY NAME
+-- otherwise: spot_steps (provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR, instance_id VARCHAR, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(21, 12), currency VARCHAR, price_as_of DATE, origin VARCHAR)
+CREATE OR REPLACE TEMP TABLE spot_steps AS
 WITH spot_types AS (
     SELECT DISTINCT instance_type FROM priced_nodes WHERE capacity_type = 'spot'
 ),

@@ -1,11 +1,8 @@
 -- reads: billed_hours, billed_nodes, priced_nodes
 -- writes: node_bill_hours, the billed price of each node in each charge period, text as numbers; bill_candidates, the billed prices of nodes over their charge periods; adjoining equal prices of one day are one row
 -- invariant: per node, half-open intervals that do not overlap
-CREATE OR REPLACE TEMP TABLE bill_candidates (
-    node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, rank INTEGER, price_per_hour DECIMAL(38, 12), currency VARCHAR, rate DECIMAL(18, 12),
-    price_source VARCHAR, price_as_of DATE, origin VARCHAR);
-
 -- only with: billed_hours
+-- otherwise: bill_candidates (node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, rank INTEGER, price_per_hour DECIMAL(38, 12), currency VARCHAR, rate DECIMAL(18, 12), price_source VARCHAR, price_as_of DATE, origin VARCHAR)
 CREATE OR REPLACE TEMP TABLE node_bill_hours AS
 WITH bills AS (
     SELECT DISTINCT bill_id, provider, billing_period,
@@ -45,8 +42,7 @@ JOIN bills AS b USING (bill_id)
 LEFT JOIN mixed AS m ON m.instance_key = h.instance_key AND m.from_ms = h.from_ms
 WHERE m.instance_key IS NULL OR m.price_per_hour IS NOT NULL;
 
--- only with: billed_hours
-INSERT INTO bill_candidates BY NAME
+CREATE OR REPLACE TEMP TABLE bill_candidates AS
 WITH alike AS (
     SELECT node_id, price_per_hour, currency, rate, day, month, is_scale_set, is_discounted, is_shared, width, any_value(bill_id) AS bill_id,
         min(from_ms) AS from_ms, max(to_ms) AS to_ms, max(to_ms) - min(from_ms) = sum(to_ms - from_ms) AS adjoin

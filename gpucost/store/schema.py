@@ -53,6 +53,8 @@ def check(con: DuckDBPyConnection, path: Path) -> bool:
     store with other tables, views or macros than its version's: a store is data and must not run its own
     code.
     """
+    if is_trusted(path):
+        return True
     version = current_version(con)
     if version > latest_version():
         raise StoreError(
@@ -69,9 +71,9 @@ def check(con: DuckDBPyConnection, path: Path) -> bool:
             f"{path} is a DuckDB file, but not a gpucost store",
             "name another file with --store or store = … in gpucost.toml",
         )
-    if version and not is_trusted(path):
-        if objects_digest(con) != _schema_digests().get(version):
-            _refuse_others(con, path, version)
+    if version and objects_digest(con) != _schema_digests().get(version):
+        _refuse_others(con, path, version)
+    if version == latest_version():
         trust(path)
     return version == latest_version()
 
@@ -84,12 +86,12 @@ _KEPT = 200
 
 
 def _state(path: Path) -> str:
-    """Return a digest that changes with the file or its write-ahead log: programs cannot reset ctime."""
+    """A digest of this version, the file and its write-ahead log: programs cannot reset ctime."""
     files = [path.stat()]
     with suppress(FileNotFoundError):
         files.append(path.with_name(f"{path.name}.wal").stat())
     state = [(at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for at in files]
-    return hashlib.sha256(repr((path.resolve(), state)).encode()).hexdigest()
+    return hashlib.sha256(repr((path.resolve(), state, latest_version())).encode()).hexdigest()
 
 
 def _checked_before() -> Path:
@@ -99,7 +101,7 @@ def _checked_before() -> Path:
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether a file is unchanged since gpucost last checked or wrote it."""
+    """Whether a file is of this version, and unchanged since gpucost last checked or wrote it."""
     state = _state(path)
     if state not in _CHECKED:
         with suppress(OSError, RuntimeError, ValueError):

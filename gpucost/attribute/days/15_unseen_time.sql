@@ -1,10 +1,9 @@
 -- reads: node_prices, nodes, coverage_gaps, collected, billed_hours, billed_nodes
 -- writes: unseen_time, one row per (node, charge period, gap, price) that was billed but not collected: the price, and the fraction of the time that the machine ran
 -- invariant: a node's rows do not overlap, each within one gap; 0 < up_ratio <= 1; per (machine, charge period) rows x up_ratio plus the collected time of all its nodes are at most the billed hours, unless the collected time alone exceeds them
-CREATE OR REPLACE TEMP TABLE unseen_time (
-    node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE);
 -- only with: billed_hours
-INSERT INTO unseen_time BY NAME
+-- otherwise: unseen_time (node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, price_per_hour DECIMAL(38, 9), price_as_of DATE, up_ratio DOUBLE)
+CREATE OR REPLACE TEMP TABLE unseen_time AS
 WITH bill_prices AS (
     SELECT node_id, from_ms, to_ms, price_per_hour, price_as_of FROM node_prices WHERE price_source = 'bill'
 ),
