@@ -1,5 +1,5 @@
 -- reads: series, blocks, activity_metrics, gpu_aliases, gpu_models
--- writes: named_series, scale_targets, undecided_targets, listed_targets, agreed_targets, settled_scales, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB), null if the unit is not proven; scale_remarks, warnings about these factors
+-- writes: named_series, scale_targets, undecided_targets, listed_targets, agreed_targets, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB), null if the unit is not proven; scale_remarks, warnings about these factors
 -- invariant: first_ms <= last_ms < end_ms; host and node_label are '' if the exporter names none; one target's series of one metric have one scale, settled over all loaded data
 CREATE OR REPLACE TEMP TABLE named_series AS
 WITH spans AS (
@@ -112,9 +112,10 @@ LEFT JOIN gpu_models AS g USING (gpu_model)
 WHERE d.value > 0
 GROUP BY ALL;
 
-CREATE OR REPLACE TEMP TABLE settled_scales AS
-SELECT t.metric, t.target_id, t.part,
+CREATE OR REPLACE TEMP TABLE activity_series AS
+SELECT n.* EXCLUDE (device_name, high, is_whole, is_set),
     CASE
+        WHEN n.part = 'memory' THEN n.usual_scale
         WHEN t.is_set THEN t.usual_scale
         WHEN t.high > 1.01 OR l.high > 1.01 THEN 1
         WHEN t.usual_scale >= 100 OR l.has_parts IS NOT TRUE THEN t.usual_scale
@@ -122,13 +123,10 @@ SELECT t.metric, t.target_id, t.part,
         WHEN a.part_of >= 0.1 OR (a.part_of IS NULL AND a.of_tdp >= 0.4) THEN 100
         WHEN (a.part_of > 0 AND a.part_of <= 0.03) OR (a.part_of IS NULL AND a.of_tdp <= 0.25) THEN 1
     END AS scale
-FROM scale_targets AS t
+FROM named_series AS n
+LEFT JOIN scale_targets AS t USING (metric, target_id, part)
 LEFT JOIN listed_targets AS l USING (metric, target_id, part)
-LEFT JOIN agreed_targets AS a ON a.metric = t.metric AND a.target_id = t.target_id;
-
-CREATE OR REPLACE TEMP TABLE activity_series AS
-SELECT n.* EXCLUDE (device_name, high, is_whole, is_set), CASE WHEN n.part = 'memory' THEN n.usual_scale ELSE t.scale END AS scale
-FROM named_series AS n LEFT JOIN settled_scales AS t USING (metric, target_id, part)
+LEFT JOIN agreed_targets AS a USING (metric, target_id)
 WHERE n.uuid IS NOT NULL;
 
 CREATE OR REPLACE TEMP TABLE scale_remarks AS

@@ -10,14 +10,11 @@ QUALIFY min(labels['provider_id']) OVER (PARTITION BY cluster, node) < max(label
 -- only with: node_machines
 -- otherwise: twofold_nodes (cluster VARCHAR, node VARCHAR, from_ms BIGINT, end_ms BIGINT, fix VARCHAR)
 CREATE OR REPLACE TEMP TABLE twofold_nodes AS
-WITH machines AS MATERIALIZED (
-    FROM node_machines
-),
-together AS (
+WITH together AS (
     SELECT a.cluster, a.node, greatest(a.first_ms, b.first_ms) AS from_ms, least(a.last_ms, b.last_ms) AS to_ms, least(a.end_ms, b.end_ms) AS end_ms,
         list_filter(['cluster', 'cluster_name', 'k8s_cluster', 'kubernetes_cluster', 'cluster_id', 'prometheus', 'environment', 'env', 'region'],
             lambda name: a.labels[name] IS DISTINCT FROM b.labels[name])[1] AS label
-    FROM machines AS a JOIN machines AS b ON b.cluster = a.cluster AND b.node = a.node AND a.machine < b.machine
+    FROM node_machines AS a JOIN node_machines AS b ON b.cluster = a.cluster AND b.node = a.node AND a.machine < b.machine
         AND a.first_ms < b.last_ms AND b.first_ms < a.last_ms
 )
 SELECT cluster, node, min(from_ms) AS from_ms, max(end_ms) AS end_ms,

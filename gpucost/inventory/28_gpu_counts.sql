@@ -16,7 +16,7 @@ WITH labeled AS (
     WHERE gpus > 0
 ),
 unlabeled AS MATERIALIZED (
-    SELECT node_id, cluster, node, gpu_count, up_from_ms, up_to_ms FROM extensible
+    FROM extensible
     WHERE node_id NOT IN (SELECT node_id FROM labeled) AND node_id NOT IN (SELECT node_id FROM unit_shares WHERE profile IS NOT NULL)
 ),
 told AS (

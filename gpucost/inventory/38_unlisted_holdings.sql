@@ -1,7 +1,7 @@
 -- reads: pods, pod_requests, node_traits, state_intervals, collected, unlisted_holdings
 -- writes: unlisted_holdings, pods that held resources that no table lists, with node and collected time; part is the pod's part of the node's units; unlisted_nodes, nodes with such pods and without known accelerators, with the columns of nodes
 -- invariant: from_ms < to_ms; 0 < part <= 1; no unlisted node is in node_facts
--- only with: unlisted_kinds
+-- only with: share_hints
 INSERT INTO unlisted_holdings BY NAME
 WITH offered AS (
     SELECT n.node_id, f.resource, max(f.value) AS units

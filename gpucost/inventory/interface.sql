@@ -9,12 +9,12 @@ CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
 CREATE OR REPLACE TEMP TABLE untracked_time (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
--- ids of series have the width of their source
+-- ids of series have the width of their source; values only give types
 CREATE OR REPLACE TEMP TABLE node_devices AS
-SELECT series_id, NULL::VARCHAR AS cluster, NULL::VARCHAR AS uuid, NULL::VARCHAR AS gpu_instance_id, NULL::VARCHAR AS profile,
-    NULL::VARCHAR AS host, NULL::VARCHAR AS node_label, NULL::VARCHAR AS model_name, NULL::VARCHAR AS namespace, NULL::VARCHAR AS pod,
-    NULL::BOOLEAN AS by_claim, NULL::UBIGINT AS job_id, NULL::UBIGINT AS target_id, NULL::BIGINT AS first_ms, NULL::BIGINT AS last_ms,
-    NULL::BIGINT AS end_ms, NULL::VARCHAR AS unit, NULL::DOUBLE AS usual_scale, NULL::DOUBLE AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
+SELECT series_id, '' AS cluster, '' AS uuid, '' AS gpu_instance_id, '' AS profile,
+    '' AS host, '' AS node_label, '' AS model_name, '' AS namespace, '' AS pod,
+    false AS by_claim, NULL::UBIGINT AS job_id, NULL::UBIGINT AS target_id, NULL::BIGINT AS first_ms, NULL::BIGINT AS last_ms,
+    NULL::BIGINT AS end_ms, '' AS unit, 1e0 AS usual_scale, 1e0 AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
 FROM series LIMIT 0;
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
 CREATE OR REPLACE TEMP TABLE node_parts (

@@ -31,7 +31,7 @@ pods: cluster VARCHAR, namespace VARCHAR, uid VARCHAR, node VARCHAR, held_from_m
 pod_requests: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE
 'c', 'u', 'x_org_y', 2
 
-unlisted_kinds: resource VARCHAR
+share_hints: hint VARCHAR
 'x_org_y'
 
 node_traits: node_id INT, cluster VARCHAR, node VARCHAR, machine_id VARCHAR, created_ms BIGINT, up_from_ms BIGINT, \
