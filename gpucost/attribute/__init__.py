@@ -55,10 +55,6 @@ WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals 
     AND series_id NOT IN (
         SELECT series_id FROM activity_series
         WHERE part = 'compared' AND cluster IN (SELECT cluster FROM node_devices WHERE scale IS DISTINCT FROM usual_scale))"""
-# The table of these stages if they are skipped because no metric measures activity.
-_NO_READINGS = (
-    "CREATE OR REPLACE TEMP TABLE device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)"
-)
 # The table that basis/ makes, empty because no price is split.
 _NO_BASIS_SPANS = """
 CREATE OR REPLACE TEMP TABLE basis_spans (
@@ -171,7 +167,6 @@ def attribute_span(
     """
     con.execute("SET VARIABLE span_from_ms = $start", {"start": span[0]})
     con.execute("SET VARIABLE span_to_ms = $end", {"end": span[1]})
-    con.execute(_NO_READINGS)
     run_stages(con, "gpucost.attribute", until=_READINGS)
     if at_readings:
         at_readings()

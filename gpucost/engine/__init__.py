@@ -73,7 +73,7 @@ def _measured(
     statements: str,
     params: dict[str, Any] | None,
     cost: StageCost,
-    filled: dict[str, bool] | None,
+    filled: dict[str, bool],
 ) -> DuckDBPyConnection:
     began, began_cpu = time.perf_counter(), time.process_time()
     result = _execute(con, statements, params, filled)
@@ -104,54 +104,48 @@ def parsed(con: DuckDBPyConnection, sql: str) -> list[Statement]:
     return list(_parsed[sql])
 
 
-def _execute(
-    con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None, filled: dict[str, bool] | None = None
-) -> DuckDBPyConnection:
-    """Like `con.execute`, but parse each text once, and skip statements without input.
-
-    The last statement gets the parameters. `filled` is as for has_input.
-    """
-    filled = {} if filled is None else filled
-    statements, comments = parsed(con, sql), ""
-    for statement in statements:
-        if _has_input(con, comments, filled):
-            con.execute(statement, params if statement is statements[-1] else None)
-            if written := _WRITTEN.match(statement.query):
-                filled.pop(written[1], None)
-        # DuckDB adds the comments above a statement to the previous one
-        comments = statement.query
-    return con
-
-
 _HEADER = re.compile(r"(?:--.*\n)*")
 # In a header: skip the file unless one of these tables has rows. Above another statement: skip that statement.
-# `otherwise` has the table that is made empty instead, if later stages read it: a name and columns.
-_OTHERWISE = re.compile(r"^-- otherwise: (.+)$", re.MULTILINE)
 _ONLY_WITH = re.compile(r"^-- only with: (.+)$", re.MULTILINE)
+# The table that is made empty instead, because later stages read it: its name and columns.
+_OTHERWISE = re.compile(r"^-- otherwise: (.+)$", re.MULTILINE)
 _WRITTEN = re.compile(r"(?:INSERT INTO|DELETE FROM|CREATE OR REPLACE TEMP (?:TABLE|VIEW)) (\w+)")
 
 
-def has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool] | None = None) -> bool:
+def has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool]) -> bool:
     """Whether a table named by an `only with` line has rows; true without that line.
 
-    `filled` has the answers for tables that have not changed since. Views must not change.
+    `filled` has earlier answers for tables that have not changed since. Views must not change. If false, makes
+    the empty tables of `otherwise` lines.
     """
     needed = _ONLY_WITH.search(comments)
-    filled = {} if filled is None else filled
     for table in needed[1].split(", ") if needed else ():
         if table not in filled:
             filled[table] = bool(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall())  # noqa: S608
         if filled[table]:
             return True
+    for table in _OTHERWISE.findall(comments):
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {table}")
     return needed is None
 
 
-def _has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool] | None) -> bool:
-    """Like has_input; makes the tables of `otherwise` lines if false."""
-    found = has_input(con, comments, filled)
-    for table in () if found else _OTHERWISE.findall(comments):
-        con.execute(f"CREATE OR REPLACE TEMP TABLE {table}")
-    return found
+def _execute(
+    con: DuckDBPyConnection, sql: str, params: dict[str, Any] | None, filled: dict[str, bool]
+) -> DuckDBPyConnection:
+    """Like `con.execute`, but parse each text once, and skip statements without input.
+
+    The last statement gets the parameters. `filled` is as for has_input.
+    """
+    *first, last = parsed(con, sql)
+    comments = ""
+    for statement in (*first, last):
+        if has_input(con, comments, filled):
+            con.execute(statement, params if statement is last else None)
+            if written := _WRITTEN.match(statement.query):
+                filled.pop(written[1], None)
+        # DuckDB adds the comments above a statement to the previous one
+        comments = statement.query
+    return con
 
 
 def run_stage(
@@ -167,7 +161,8 @@ def run_stage(
     are empty; `filled` is as for has_input.
     """
     statements = text(package, name)
-    if not _has_input(con, _HEADER.findall(statements)[0], filled):
+    filled = {} if filled is None else filled
+    if not has_input(con, _HEADER.findall(statements)[0], filled):
         return con
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))

@@ -1,7 +1,7 @@
--- reads: node_lifetimes, device_series, device_hosts, state_intervals, node_devices
+-- reads: node_lifetimes, device_series, device_hosts, state_intervals
 -- writes: node_devices, one row per activity series and node life that it measures, with device_id for (node, UUID, MIG instance); claimed_devices, the rows of claims
 -- invariant: a series has one node name at a time; a device_id belongs to one node life
-INSERT INTO node_devices BY NAME
+CREATE OR REPLACE TEMP TABLE node_devices AS
 WITH device_places AS (
     -- one row per activity series whose exporter names its host: the node of that name
     SELECT d.series_id, d.cluster, h.node FROM device_series AS d JOIN device_hosts AS h USING (cluster, host, node_label)

@@ -1,4 +1,4 @@
--- reads: nodes, series, loads, coverage_gaps
+-- reads: nodes, loads, coverage_gaps
 -- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, sliced_shares, unbound_requests, unnamed_samples
 -- invariant: the temporary tables that inventory hands to price and attribution, empty; each is filled by the stage of its name (settings by load_settings), which defines its rows; a described fleet fills only allocation_teams
 CREATE OR REPLACE TEMP TABLE settings (
@@ -9,13 +9,11 @@ CREATE OR REPLACE TEMP TABLE state_intervals (
     cluster VARCHAR, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), namespace VARCHAR, pod VARCHAR, uid VARCHAR, container VARCHAR,
     node VARCHAR, resource VARCHAR, value DOUBLE, begin_ms BIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT);
 CREATE OR REPLACE TEMP TABLE untracked_time (cluster VARCHAR, from_ms BIGINT, to_ms BIGINT);
--- ids of series have the width of their source; values only give types
-CREATE OR REPLACE TEMP TABLE node_devices AS
-SELECT series_id, '' AS cluster, '' AS uuid, '' AS gpu_instance_id, '' AS profile,
-    '' AS host, '' AS node_label, '' AS model_name, '' AS namespace, '' AS pod,
-    false AS by_claim, NULL::UBIGINT AS job_id, NULL::UBIGINT AS target_id, NULL::BIGINT AS first_ms, NULL::BIGINT AS last_ms,
-    NULL::BIGINT AS end_ms, '' AS unit, 1e0 AS usual_scale, 1e0 AS scale, NULL::UBIGINT AS node_id, NULL::BIGINT AS up_from_ms, NULL::BIGINT AS up_to_ms, NULL::UBIGINT AS device_id
-FROM series LIMIT 0;
+CREATE OR REPLACE TEMP TABLE node_devices (
+    series_id INTEGER, cluster VARCHAR, uuid VARCHAR, gpu_instance_id VARCHAR, profile VARCHAR, host VARCHAR,
+    node_label VARCHAR, model_name VARCHAR, namespace VARCHAR, pod VARCHAR, by_claim BOOLEAN, job_id UBIGINT,
+    target_id UBIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT, unit VARCHAR, usual_scale DOUBLE, scale
+    DOUBLE, node_id UBIGINT, up_from_ms BIGINT, up_to_ms BIGINT, device_id UBIGINT);
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
 CREATE OR REPLACE TEMP TABLE node_parts (
     node_id UBIGINT, part_id UBIGINT, gpu_model VARCHAR, gpu_count DOUBLE, machine_gpus DOUBLE, uuids VARCHAR[], profiles VARCHAR[],

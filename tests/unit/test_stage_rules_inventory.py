@@ -168,6 +168,10 @@ pod_requests: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE
 'c', 'before', 'gpu', 2
 'c', 'between', 'gpu', 2
 
+pod_parts: cluster VARCHAR, uid VARCHAR, resource VARCHAR, units DOUBLE, gpus DOUBLE
+
+reservations: cluster VARCHAR, uid VARCHAR, gives_way BOOLEAN
+
 unit_shares: node_id, resource, from_ms, to_ms, share, shared
 1, 'gpu', 0, 10, 1, false
 1, 'gpu', 10, 20, 0.5, true

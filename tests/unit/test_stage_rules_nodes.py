@@ -92,7 +92,7 @@ coverage_gaps: cluster, from_ms, to_ms, kind
 'c', 0, 1000, 'not_collected'
 'c', 500, 900, 'bridged'
 
-twofold_nodes: cluster, node, from_ms, end_ms
+twofold_nodes: cluster VARCHAR, node VARCHAR, from_ms BIGINT, end_ms BIGINT
 'c', 'n', 950, 1100
 'c', 'n', 700, 800
 'c', 'n', 2000, 2100

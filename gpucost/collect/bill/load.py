@@ -147,7 +147,7 @@ def write_rows(
             con.execute(step)
         queries: list[Statement | str] = [_UNNAMED]
         for text in map(formats.sql_text, form.sql.split()):
-            if engine.has_input(con, text):
+            if engine.has_input(con, text, {}):
                 statements = engine.parsed(con, text)
                 if form.has_findings and text == formats.sql_text(form.sql.split()[-1]):
                     queries.append(statements.pop())
