@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Callable, Mapping, ValuesView
 from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal
+from operator import is_
 from typing import Any
 from urllib.parse import quote
 
@@ -84,25 +86,28 @@ def in_markdown(text: str) -> str:
 
 
 def visible_parts(part: Any, show: Callable[[str], str] = visible) -> Any:
-    """A value with `show` applied to all texts in it.
+    """A value with `show` applied to all texts in it; the same value if that changes nothing.
 
     This includes fields of dataclasses, items of sequences, and keys and values of mappings. Fields named
     `patch` (files of several lines) always get `visible`.
     """
     if isinstance(part, str):
         return show(part)
+    if part is None or isinstance(part, int | float | Decimal):
+        return part
     if isinstance(part, tuple | list):
         items = [visible_parts(value, show) for value in part]
+        if all(map(is_, items, part)):
+            return part
         return part._make(items) if hasattr(part, "_make") else type(part)(items)
     if is_dataclass(part) and not isinstance(part, type):
-        values = {field.name: getattr(part, field.name) for field in fields(part) if field.init}
-        return replace(
-            part,
-            **{
-                name: visible_parts(value, visible if name == "patch" else show)
-                for name, value in values.items()
-            },
-        )
+        changed = {}
+        for field in fields(part):
+            value = getattr(part, field.name)
+            shown = visible_parts(value, visible if field.name == "patch" else show)
+            if field.init and shown is not value:
+                changed[field.name] = shown
+        return replace(part, **changed) if changed else part
     if isinstance(part, Mapping):
         return {visible_parts(name, show): visible_parts(value, show) for name, value in part.items()}
     return [visible_parts(value, show) for value in part] if isinstance(part, ValuesView) else part

@@ -12,16 +12,18 @@ CREATE OR REPLACE TEMP TABLE device_readings AS
 WITH wanted AS MATERIALIZED (
     FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)
 ),
+sampled AS MATERIALIZED (
+    -- blocks before hours: with its hours first, a device would have a row for each hour and each series that it ever had
+    SELECT d.device_id, d.scale, b.hour, b.series_id, b.samples, b.value_sum, b.idle_samples, b.step_ms, b.first_offset_ms,
+        b.last_offset_ms, b.last_value
+    FROM blocks AS b JOIN node_devices AS d ON d.series_id = b.series_id AND d.scale IS NOT NULL
+    WHERE b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
+),
 readings AS MATERIALIZED (
-    SELECT w.device_id, w.hour, w.interval_ms, 100.0 / d.scale AS full_scale, c.threshold_percent / d.scale AS idle_below,
-        b.series_id, b.samples, b.value_sum, b.idle_samples, b.step_ms, b.first_offset_ms, b.last_offset_ms, b.last_value,
-        lead(b.first_offset_ms) OVER (PARTITION BY w.device_id, w.hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
+    SELECT b.* EXCLUDE (scale), w.interval_ms, 100.0 / b.scale AS full_scale, c.threshold_percent / b.scale AS idle_below,
+        lead(b.first_offset_ms) OVER (PARTITION BY device_id, hour ORDER BY b.first_offset_ms) AS lead_offset_ms,
         coalesce(lead_offset_ms, w.next_offset_ms) AS next_offset_ms
-    FROM wanted AS w
-    JOIN node_devices AS d ON d.device_id = w.device_id AND d.scale IS NOT NULL
-    CROSS JOIN settings AS c
-    JOIN blocks AS b ON b.series_id = d.series_id AND b.hour = w.hour
-        AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
+    FROM sampled AS b JOIN wanted AS w USING (device_id, hour) CROSS JOIN settings AS c
 ),
 uneven AS (
     SELECT device_id, hour FROM readings WHERE (step_ms IS NULL AND samples > 1) OR lead_offset_ms <= last_offset_ms

@@ -20,14 +20,18 @@ device_names AS (
     -- a run of a job: its number, and its submission time
     SELECT cluster, uid, '', split_part(uid, '@', 1) FROM pods WHERE contains(uid, '@')
 ),
+named AS MATERIALIZED (
+    -- names before devices: otherwise each pod meets all series of its node at that time
+    SELECT a.allocation_id, a.node_id, a.held_from_ms, a.held_to_ms, m.namespace, m.pod
+    FROM allocated AS a JOIN device_names AS m USING (cluster, uid)
+    WHERE a.gpus > 0
+),
 labeled AS (
     SELECT a.allocation_id, d.device_id, d.series_id, d.first_ms, d.last_ms, a.held_from_ms, a.held_to_ms,
         count(*) OVER (PARTITION BY d.series_id) AS namesakes
-    FROM allocated AS a
-    JOIN device_names AS m USING (cluster, uid)
-    JOIN node_devices AS d ON d.node_id = a.node_id AND d.namespace = m.namespace AND d.pod = m.pod
-        AND d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
-    WHERE a.gpus > 0
+    FROM named AS a
+    JOIN node_devices AS d USING (node_id, namespace, pod)
+    WHERE d.first_ms < a.held_to_ms AND a.held_from_ms <= d.last_ms
 ),
 -- a reused name: the series needs samples within this pod's life
 heard AS (

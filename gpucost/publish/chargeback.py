@@ -42,6 +42,7 @@ from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import Waste
 from gpucost.questions.waste.anatomy import build as dissect
 from gpucost.records import frozen_dataclass, grouped
+from gpucost.render.data import csv_lines
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
 from gpucost.render.html import Block, environment, frame, part
 from gpucost.render.html import render as html
@@ -131,8 +132,15 @@ class ChargebackQuery(NamedTuple):
         return self.now >= self.period.end
 
 
+class Ledger(NamedTuple):
+    """The charges by LEDGER_BY as lines of CSV, with a header; `teams` are those of the other lines."""
+
+    lines: list[str]
+    teams: list[str | None]
+
+
 class Bundle(NamedTuple):
-    """The content of a month's files. `overview` is by team, `teams` are by namespace, `ledger` by LEDGER_BY.
+    """The content of a month's files. `overview` is by team, `teams` are by namespace.
 
     `workloads` are all workloads by team, with the whole fleet under None; `waste` is for the whole fleet, also by
     team; `units` are unit costs, if progress was collected.
@@ -141,7 +149,7 @@ class Bundle(NamedTuple):
     query: ChargebackQuery
     overview: ReportView
     teams: dict[str, ReportView]
-    ledger: ReportView
+    ledger: Ledger
     workloads: dict[str | None, Table]
     waste: Waste
     units: tuple[UnitView, ...]
@@ -187,11 +195,13 @@ def _build(
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
     show_progress(f"{len(names)} teams")
     teams = build_each(con, config, replace(report_query, teams=tuple(names)))
-    ledger = build_report(
-        con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)
+    show_progress("the ledger")
+    ledger = _ledger(
+        build_report(con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)),
+        folder,
     )
     show_progress("workloads, waste and unit costs")
-    workloads = workload_tables(con, config, report_query, names)
+    workloads = workload_tables(con, config, report_query, teams)
     waste = dissect(con, config, report_query, ("team",), top=0)
     units = unit_views(con, UnitQuery(config, query.period, query.period_name))
     show_progress("the FOCUS file")
@@ -204,6 +214,14 @@ def _build(
     state = state_of(query.is_over, overview.coverage, account, missing_bills(con, config, query.month))
     inputs = seal.inputs_of(con, query.month, query.period) if query.is_over else ()
     return Bundle(query, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
+
+
+def _ledger(view: ReportView, folder: Path) -> Ledger:
+    """The lines of the ledger; its files are written to `folder`."""
+    view.save_parquet(folder / "ledger.parquet")
+    lines = list(csv_lines(view))
+    _write_lines(folder / "ledger.csv", lines)
+    return Ledger(lines, [row.keys["team"] for row in view.rows])
 
 
 def charge(row: Row) -> Decimal:
@@ -516,15 +534,22 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
     manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
     if query.is_over:
         manifest["seal"] = to_dict(
-            seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.csv()))
+            seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.lines))
         )
     return manifest | {"replaces": _replaces(manifest, previous)}
 
 
-def figures_digest(manifest: Mapping[str, Any], ledger: str) -> str:
-    """A digest of a bundle's figures: its state, the teams' charges with their parts, and the ledger."""
-    figures = json.dumps([*(manifest[key] for key in _FIGURES), ledger], sort_keys=True)
-    return sha256(figures.encode("utf-8", "replace")).hexdigest()
+def figures_digest(manifest: Mapping[str, Any], ledger: Iterable[str]) -> str:
+    """A digest of a bundle's figures: its state, the teams' charges with their parts, and the lines of the ledger.
+
+    It is of one JSON list, in which the ledger is one text.
+    """
+    figures, end = json.dumps([*(manifest[key] for key in _FIGURES), ""], sort_keys=True)[:-2], '"]'
+    digest = sha256(figures.encode())
+    for line in ledger:
+        digest.update(json.dumps(line)[1:-1].encode())
+    digest.update(end.encode())
+    return digest.hexdigest()
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -654,17 +679,16 @@ def write(
     `blocks` are for the pages of teams; key None is for the page of all teams and the index.
     """
     (folder / "teams").mkdir()
-    lines = grouped((row.keys["team"], row) for row in bundle.ledger.rows)
+    head, *lines = bundle.ledger.lines
+    of_team = grouped(zip(bundle.ledger.teams, lines, strict=True))
     pages = {}
     for paid in manifest["teams"]:
         team = paid["team"]
         file = paid["file"]
-        ledger = replace(bundle.ledger, rows=tuple(lines[team]))
-        _report(folder / file, _stated(bundle.teams[team], bundle), ledger, blocks[team])
+        _report(folder / file, _stated(bundle.teams[team], bundle), [head, *of_team[team]], blocks[team])
         pages[team] = f"{file}.html"
-    _report(folder / "all-teams", _stated(bundle.overview, bundle), bundle.overview, blocks[None], pages)
-    _write_text(folder / "ledger.csv", bundle.ledger.csv())
-    bundle.ledger.save_parquet(folder / "ledger.parquet")
+    whole = _stated(bundle.overview, bundle)
+    _report(folder / "all-teams", whole, csv_lines(bundle.overview), blocks[None], pages)
     _write_text(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
     _write_text(
         folder / "index.html",
@@ -690,19 +714,24 @@ def _stated(view: ReportView, bundle: Bundle) -> ReportView:
 def _report(
     stem: Path,
     view: ReportView,
-    lines: ReportView,
+    lines: Iterable[str],
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
     _write_text(stem.with_name(f"{stem.name}.md"), view.page())
     _write_text(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
     _write_text(stem.with_name(f"{stem.name}.json"), view.json())
-    _write_text(stem.with_name(f"{stem.name}.csv"), lines.csv())
+    _write_lines(stem.with_name(f"{stem.name}.csv"), lines)
 
 
 def _write_text(path: Path, text: str) -> None:
+    _write_lines(path, [text])
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     # names from a cluster can contain halves of surrogate pairs, which are invalid in a file
-    path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
+        file.writelines(lines)
 
 
 def _file(path: Path, folder: Path) -> dict[str, Any]:

@@ -137,7 +137,7 @@ _NEEDED: dict[str, TypeAdapter[Any]] = {
 def is_whole(manifest: dict[str, Any]) -> bool:
     """Whether a sealed manifest has all the data to reproduce and compare its figures."""
     try:
-        figures_digest(manifest, "")
+        figures_digest(manifest, ())
         for name, adapter in _NEEDED.items():
             adapter.validate_json(json.dumps(manifest[name]), strict=True)
     except (KeyError, ValueError):
@@ -156,7 +156,7 @@ def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
     ledger = folder / "ledger.csv"
     if not files and (
         not ledger.is_file()
-        or figures_digest(manifest, ledger.read_text("utf-8")) != manifest["seal"]["figures"]
+        or figures_digest(manifest, [ledger.read_text("utf-8")]) != manifest["seal"]["figures"]
     ):
         files.append(FILE)
     return files
@@ -171,4 +171,4 @@ def figures_as_now(folder: Path, manifest: dict[str, Any]) -> str:
     with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
         header, *rows = [*csv.reader(ledger)] or [[]]
     at = [*header, _FORMER_COLUMN].index(_FORMER_COLUMN)
-    return figures_digest(manifest, csv_text(row[:at] + row[at + 1 :] for row in (header, *rows)))
+    return figures_digest(manifest, [csv_text(row[:at] + row[at + 1 :] for row in (header, *rows))])

@@ -92,13 +92,12 @@ def environment() -> Environment:
         function.__name__: function
         for function in (
             bodies,
-            cell,
+            cells_of,
             columns,
             dimension_of,
             figure_text,
             item_value,
             remark,
-            sort_value,
             spark,
             spark_words,
             sum_text,
@@ -123,6 +122,12 @@ def frame() -> dict[str, str]:
 def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
     """Groups of lines that are sorted among each other; sums (the first item) stay in place."""
     return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
+
+
+def cells_of(line: Line, columns: Sequence[Column], currency: str) -> tuple[str, list[tuple[Column, str, str]]]:
+    """The text of a line's first cell; the other columns, each with its text and sort value."""
+    texts = [cell(value, column, currency) for value, column in zip(line.cells, columns, strict=True)]
+    return texts[0], list(zip(columns[1:], texts[1:], map(sort_value, line.cells[1:]), strict=True))
 
 
 _DIMENSIONS = ("Team", "Namespace", "Workload", "GPU", "Cluster")

@@ -73,11 +73,11 @@ def to_json(answer: Any, name: str, shape: Any = None) -> str:
     return json_text({"schema": f"gpucost.{name}/1", **plain})
 
 
-def json_text(document: Mapping[str, Any]) -> str:
+def json_text(document: Mapping[str, Any], **how: Any) -> str:
     """JSON in the format of every answer: money as a number, instants in UTC. Raises TypeError or ValueError for
     invalid values.
     """
-    return readable_json(document, indent=2, allow_nan=False, default=plain) + "\n"
+    return readable_json(document, **{"indent": 2} | how, allow_nan=False, default=plain) + "\n"
 
 
 def plain(value: object) -> object:

@@ -665,9 +665,9 @@ class ReportView(Answer, Summary):
 
     def json(self) -> str:
         """The answer as text of the JSON contract gpucost.report/1."""
-        from gpucost.render.schema import to_json
+        from gpucost.render.data import to_json
 
-        return to_json(self, "report")
+        return to_json(self)
 
     def csv(self) -> str:
         """The rows as CSV."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
@@ -97,7 +98,10 @@ def save_table(
         ) from error
 
 
-def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path: Path) -> None:
+_AT_ONCE = 50_000
+
+
+def save_rows(columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path) -> None:
     """Write rows to a Parquet file: None, text, numbers, decimals, dates.
 
     `columns` are their names and DuckDB types.
@@ -106,15 +110,20 @@ def save_rows(columns: Mapping[str, str], rows: Sequence[Sequence[object]], path
 
     from gpucost.store.bill_files import workspace
 
-    texts = {}
-    for place in range(len(columns)):
-        texts[f"c{place}"] = [None if row[place] is None else str(row[place]) for row in rows]
     typed = [
         duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(type_)).alias(name)
         for place, (name, type_) in enumerate(columns.items())
     ]
-    with workspace(path.parent) as con, frames(con, texts=texts):
-        con.table("texts").select(*typed).create("typed")
+    left = iter(rows)
+    with workspace(path.parent) as con:
+        save = "create"
+        while (some := list(islice(left, _AT_ONCE))) or save == "create":
+            texts = {}
+            for place in range(len(columns)):
+                texts[f"c{place}"] = [None if row[place] is None else str(row[place]) for row in some]
+            with frames(con, texts=texts):
+                getattr(con.table("texts").select(*typed), save)("typed")
+            save = "insert_into"
         save_table(con, "typed", {name: name for name in columns}, "parquet", path)
 
 

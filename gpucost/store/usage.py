@@ -257,13 +257,16 @@ def read_measured(con: DuckDBPyConnection, period: Period) -> set[tuple[str, str
     return set(con.execute(_MEASURED, period.bounds).fetchall())
 
 
-def read_levels(con: DuckDBPyConnection, period: Period) -> list[Row]:
-    """One row per measured pod, with the columns of activity_levels.sql.
+def read_levels(
+    con: DuckDBPyConnection, period: Period, owners: Collection[tuple[str, str, str]] | None = None
+) -> list[Row]:
+    """One row per measured pod of the workloads `owners` (default: all), with the columns of activity_levels.sql.
 
     Needs the same tables as `read_idle`.
     """
     _load_whole_devices(con, period)
-    return dicts(sqlfiles.run(con, "activity_levels"))
+    names = None if owners is None else list(map(list, owners))
+    return dicts(sqlfiles.run(con, "activity_levels", {"owners": names}))
 
 
 _DROPPED = """

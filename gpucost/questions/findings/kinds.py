@@ -374,12 +374,14 @@ class Candidates:
             ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
         )
         for (cluster, namespace, glob), members in families.items():
+            names = _names(members)
+            if len(members) == 1:
+                yield names[0], names, members
+                continue
             fitting = [
                 place for place in self.places[cluster, namespace] if is_fitting(place["workload"], glob)
             ]
-            names = _names(members)
-            family = glob if len(members) > 1 else names[0]
-            yield family, (family,) if len(fitting) == len(members) else names, members
+            yield glob, (glob,) if len(fitting) == len(members) else names, members
 
     def _moment(self, ms: int) -> str:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
@@ -390,19 +392,24 @@ def _names(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _on_shared_nodes(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of workloads, grouped by nodes that they share."""
-    groups: list[tuple[set[NodeKey], list[Row]]] = []
-    for row in rows:
-        nodes, members = {(row["cluster"], node) for node in row["nodes"]}, [row]
-        apart = []
-        for group in groups:
-            if nodes & group[0]:
-                nodes |= group[0]
-                members = group[1] + members
-            else:
-                apart.append(group)
-        groups = [*apart, (nodes, members)]
-    return [members for _, members in groups]
+    """The rows of workloads, grouped by nodes that they share, in the order of each group's last row."""
+    group_of: dict[NodeKey, list[Row]] = {}
+    last: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        groups = {id(group): group for node in _nodes(row) if (group := group_of.get(node))}
+        members, *others = sorted(groups.values(), key=lambda group: -last[id(group)]) or [list[Row]()]
+        for group in others:
+            group_of |= dict.fromkeys(chain.from_iterable(map(_nodes, group)), members)
+            members += group
+        members.append(row)
+        group_of |= dict.fromkeys(_nodes(row), members)
+        last[id(members)] = number
+    groups = {last[id(group)]: group for group in group_of.values()}
+    return [groups[number] for number in sorted(groups)]
+
+
+def _nodes(row: Row) -> list[NodeKey]:
+    return [(row["cluster"], node) for node in row["nodes"]]
 
 
 def _of_free(kind: str, rows: Sequence[Row], words: str) -> Finding:

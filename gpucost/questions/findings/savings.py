@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
+from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
-from gpucost.questions.findings.kinds import Candidates, Findings, WhatIfQuery, WhatIfResult, answered, ranked
+from gpucost.questions.findings.kinds import (
+    KINDS,
+    Candidates,
+    Findings,
+    WhatIfQuery,
+    WhatIfResult,
+    answered,
+    ranked,
+)
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO
 from gpucost.questions.units.query import quiet_hours
@@ -19,11 +30,22 @@ from gpucost.questions.waste.anatomy import prepare
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
+from gpucost.store.usage import load_devices
 from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.covered import read_collected, read_covers
 from gpucost.whatif.flags import HOURS_PER_MONTH
-from gpucost.whatif.fleet import Fleet, Node, NodeKey, Scope, Usage, idle_stretches, levels, read_stored
+from gpucost.whatif.fleet import (
+    Fleet,
+    Node,
+    NodeKey,
+    Scope,
+    Usage,
+    Workload,
+    idle_stretches,
+    levels,
+    read_stored,
+)
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.spot import answer as spot
 from gpucost.whatif.spot.market import Market, read_market
@@ -37,6 +59,9 @@ if TYPE_CHECKING:
 
 # Savings of a shorter time are not extrapolated to a month.
 _SHORTEST_MS = 7 * MS_PER_DAY
+# What-ifs that need the activity and memory of pods.
+_MEASURED = {"share", "rightsize"}
+_PATTERN = re.compile(r"[*?[]")
 
 
 class _Scenarios:
@@ -49,8 +74,11 @@ class _Scenarios:
 
         def read(con: DuckDBPyConnection) -> None:
             prepare(con, config, Query(period, name))
-            self._levels = levels(con, config.activity, period)
+            load_activity(con, config.activity)
+            load_devices(con, period)
             self.candidates = list(Candidates(con, config, period).all())
+            owners = (row.owners for row in self.candidates if not _MEASURED.isdisjoint(KINDS[row.kind][2:]))
+            self._levels = levels(con, config.activity, period, frozenset().union(*owners))
             self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
             self._quiet = quiet_hours(con, period)
             self.collected_ms, _ = read_collected(con, *period.bounds.values())
@@ -62,6 +90,11 @@ class _Scenarios:
         self._pods_on = grouped((_machine(pod.place), pod) for pod in self.fleet.pods)
         self._parts_of = grouped((_machine(node.key), node) for node in self.fleet.nodes)
         self._machines_of = grouped((pod.owner, _machine(pod.place)) for pod in self.fleet.pods)
+        owners = list(self._machines_of)
+        self._placed = grouped((owner[:2], owner) for owner in owners)
+        self._named = grouped((owner[2], owner) for owner in owners)
+        for owner in owners:
+            self._named[owner[2].partition("/")[2]].append(owner)
 
     @cached_property
     def _market(self) -> Market:
@@ -79,7 +112,7 @@ class _Scenarios:
             return self._whole._replace(
                 fleet=self.fleet.only(lambda node: not clusters or node.cluster in clusters)
             )
-        owners = set(filter(scope.fits, self._machines_of))
+        owners = self._owners(scope)
         machines = sorted(set(chain.from_iterable(self._machines_of[owner] for owner in owners)))
         nodes = chain.from_iterable(self._parts_of[machine] for machine in machines)
         there = chain.from_iterable(self._pods_on[machine] for machine in machines)
@@ -89,6 +122,16 @@ class _Scenarios:
             others=tuple(pod for pod in pods if pod.owner not in owners),
             is_narrowed=True,
         )
+
+    def _owners(self, scope: Scope) -> set[Workload]:
+        """The workloads of a scope with names: by exact name, and by pattern in its namespaces."""
+        patterns = tuple(name for name in scope.workloads if _PATTERN.search(name))
+        found = chain.from_iterable(self._named[name] for name in scope.workloads)
+        fitting = set(filter(replace(scope, workloads=()).fits, found))
+        if patterns:
+            there = chain.from_iterable(map(self._placed.__getitem__, product(scope.clusters, scope.namespaces)))
+            fitting |= set(filter(replace(scope, workloads=patterns).fits, there))
+        return fitting
 
     def answer(self, question: WhatIfQuery) -> Answer:
         """The answer of the question's command. Raises GpucostError, for example without measurements or offers."""

@@ -1,32 +1,39 @@
 -- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_use, blocks; $from_ms, $to_ms the period
 -- writes: nothing; answers the workloads of the period: team, held time, cost, waste by bucket, activity, and active hours of services
--- invariant: one row per (cluster, namespace, workload); costs are the sums of its cells; p95 is of device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
-WITH cells AS (
-    SELECT a.cluster, a.namespace, a.workload, a.allocation_id, a.gpus, a.held_from_ms, a.held_to_ms,
-        coalesce(t.workload_type, 'other') AS workload_type, n.capacity_type, n.node,
-        c.team, c.from_ms, c.to_ms, c.cost, c.idle_cost, c.allocated_gpu_ms, c.active_gpu_ms, c.idle_gpu_ms, c.utilization_gpu_ms
+-- invariant: one row per (cluster, namespace, workload); costs are the sums of its cells; p95 is of a service's device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
+WITH held AS MATERIALIZED (
+    SELECT c.allocation_id, c.node_id, arg_max(c.team, c.from_ms) AS team, max(c.from_ms) AS last_ms, max(c.allocated_gpu_ms) AS most_gpu_ms,
+        sum(c.allocated_gpu_ms::DECIMAL(38, 6)) AS gpu_ms, sum(c.active_gpu_ms::DECIMAL(38, 6)) AS active_gpu_ms, sum(c.idle_gpu_ms::DECIMAL(38, 6)) AS idle_gpu_ms,
+        sum(c.utilization_gpu_ms::DECIMAL(38, 6)) AS utilization_gpu_ms, max(c.to_ms) FILTER (c.active_gpu_ms > 0) AS active_to_ms, sum(c.cost) AS cost
     FROM hourly_costs($from_ms, $to_ms) AS c
+    WHERE c.kind = 'allocated'
+    GROUP BY ALL
+),
+pods AS MATERIALIZED (
+    SELECT a.cluster, a.namespace, a.workload, a.gpus, a.held_from_ms, a.held_to_ms, coalesce(t.workload_type, 'other') AS workload_type,
+        n.capacity_type, n.node, h.*
+    FROM held AS h
     JOIN allocations AS a USING (allocation_id)
-    JOIN nodes AS n ON n.node_id = c.node_id
+    JOIN nodes AS n ON n.node_id = h.node_id
     LEFT JOIN allocation_traits AS t USING (allocation_id)
-    WHERE c.kind = 'allocated' AND a.gpus > 0
+    WHERE a.gpus > 0
 ),
 workloads AS (
     SELECT cluster, namespace, workload,
-        arg_max(team, from_ms) AS team,
-        arg_max(workload_type, allocated_gpu_ms) AS workload_type,
+        arg_max(team, last_ms) AS team,
+        arg_max(workload_type, most_gpu_ms) AS workload_type,
         max(gpus) AS gpus_per_pod,
         greatest(min(held_from_ms), $from_ms) AS from_ms,
         least(max(held_to_ms), $to_ms) AS to_ms,
-        total_ms(allocated_gpu_ms) AS held_gpu_ms,
+        total_ms(gpu_ms) AS held_gpu_ms,
         total_ms(active_gpu_ms) AS active_gpu_ms,
         total_ms(idle_gpu_ms) AS idle_gpu_ms,
         total_ms(utilization_gpu_ms) AS utilization_gpu_ms,
-        max(to_ms) FILTER (active_gpu_ms > 0) AS active_to_ms,
+        max(active_to_ms) AS active_to_ms,
         list(DISTINCT node ORDER BY node) AS nodes,
         sum(cost)::DECIMAL(38, 9) AS cost,
-        coalesce(sum(allocated_gpu_ms::DECIMAL(38, 6)) FILTER (capacity_type = 'on_demand'), 0)::DOUBLE AS on_demand_gpu_ms
-    FROM cells GROUP BY ALL
+        coalesce(sum(gpu_ms) FILTER (capacity_type = 'on_demand'), 0)::DOUBLE AS on_demand_gpu_ms
+    FROM pods GROUP BY ALL
 ),
 -- the most pods at one moment; a pod that replaces another counts as one
 pods_at_once AS (
@@ -35,7 +42,7 @@ pods_at_once AS (
         SELECT cluster, namespace, workload, sum(step) OVER (PARTITION BY cluster, namespace, workload ORDER BY at_ms, step) AS pods
         FROM (
             SELECT DISTINCT cluster, namespace, workload, allocation_id, unnest([held_from_ms, held_to_ms]) AS at_ms, unnest([1, -1]) AS step
-            FROM cells
+            FROM pods
         )
     )
     GROUP BY ALL
@@ -47,10 +54,15 @@ wasted AS (
 buckets AS (
     SELECT cluster, namespace, workload, map_from_entries(list((bucket, (gpu_ms, cost)))) AS buckets FROM wasted GROUP BY ALL
 ),
+services AS (
+    FROM workloads WHERE workload_type = 'inference'
+),
 hours AS (
-    SELECT cluster, namespace, workload, from_ms // 3600000 AS hour,
-        total_ms(active_gpu_ms) AS active_gpu_ms, total_ms(idle_gpu_ms) AS idle_gpu_ms
-    FROM cells SEMI JOIN (FROM workloads WHERE workload_type = 'inference') USING (cluster, namespace, workload)
+    SELECT a.cluster, a.namespace, a.workload, c.from_ms // 3600000 AS hour,
+        total_ms(c.active_gpu_ms) AS active_gpu_ms, total_ms(c.idle_gpu_ms) AS idle_gpu_ms
+    FROM hourly_costs($from_ms, $to_ms) AS c JOIN allocations AS a USING (allocation_id)
+    SEMI JOIN services USING (cluster, namespace, workload)
+    WHERE c.kind = 'allocated' AND a.gpus > 0
     GROUP BY ALL
 ),
 served AS (
@@ -58,14 +70,11 @@ served AS (
         list({'hour': hour, 'active_gpu_ms': active_gpu_ms, 'idle_gpu_ms': idle_gpu_ms} ORDER BY hour) AS hours
     FROM hours GROUP BY ALL
 ),
-held AS (
-    SELECT allocation_id, total_ms(allocated_gpu_ms) AS gpu_ms FROM cells GROUP BY ALL
-),
 unused AS (
     SELECT a.cluster, a.namespace, a.workload, max(a.gpus) AS asked, max(u.used) AS most_used,
-        sum((u.devices - u.used) * h.gpu_ms / a.gpus) AS unused_gpu_ms
+        sum((u.devices - u.used) * h.gpu_ms::DOUBLE / a.gpus) AS unused_gpu_ms
     FROM (SELECT allocation_id, count(*) AS devices, count(*) FILTER (is_used) AS used FROM activity_use GROUP BY ALL) AS u
-    JOIN allocations AS a USING (allocation_id) JOIN held AS h USING (allocation_id)
+    JOIN allocations AS a USING (allocation_id) JOIN pods AS h USING (allocation_id)
     -- a pod that used no GPU at all is idle, which is another finding
     WHERE a.gpus > 1 AND u.used BETWEEN 1 AND u.devices - 1
     GROUP BY ALL
@@ -73,9 +82,9 @@ unused AS (
 busy AS (
     SELECT a.cluster, a.namespace, a.workload, quantile_cont(b.value_sum / b.samples * d.scale, 0.95) AS p95
     FROM activity_devices AS d
-    JOIN held AS h USING (allocation_id)
-    JOIN allocations AS a USING (allocation_id)
+    JOIN pods AS a USING (allocation_id)
     JOIN blocks AS b ON b.series_id = d.series_id AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+    SEMI JOIN services USING (cluster, namespace, workload)
     WHERE d.kind = 'activity'
     GROUP BY ALL
 )

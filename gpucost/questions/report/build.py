@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -30,12 +31,13 @@ from gpucost.questions.report.rows import (
 )
 from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.questions.report.series import read_series, trends
+from gpucost.records import grouped
 from gpucost.render.view import Figures, ReportView, Shared, Table
 from gpucost.store.charges import find_tokens
 from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from duckdb import DuckDBPyConnection
 
@@ -61,21 +63,22 @@ def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[st
 
 #: The dimensions of the table of every workload.
 _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
+_OF_TEAMS = ("allocated", "shared", "api")
 
 
 def workload_tables(
-    con: DuckDBPyConnection, config: Config, query: Query, teams: Sequence[str] = ()
+    con: DuckDBPyConnection, config: Config, query: Query, teams: Mapping[str, ReportView] = MappingProxyType({})
 ) -> dict[str | None, Table]:
     """Every workload with its team, namespace, cluster and GPU model, the most expensive first.
 
-    Key None has all workloads, the other keys have the workloads of each of `teams`.
+    Key None has all workloads, the other keys have the workloads of each of `teams`, which are the teams' reports.
     """
-    every = replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False)
-    views: dict[str | None, ReportView] = {None: build(con, config, every)}
-    views.update(build_each(con, config, replace(every, teams=tuple(teams))))
+    view = build(con, config, replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False))
+    of_team = grouped((row.keys["team"], row) for row in view.rows if row.kind in _OF_TEAMS)
+    parts = {None: view} | {team: replace(of, rows=tuple(of_team[team])) for team, of in teams.items()}
     return {
-        team: cost_by(list(view.rows), view.by, view.totals, view.node_totals, view.totals_shared)
-        for team, view in views.items()
+        team: cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared)
+        for team, part in parts.items()
     }
 
 

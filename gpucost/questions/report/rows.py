@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from datetime import date
 from decimal import Decimal
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from gpucost.engine import answer_rows, dicts, run_stage
+from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
 from gpucost.questions.report.query import Query
@@ -134,19 +133,13 @@ def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -
     """
     found: list[dict[Part, list[Row]]] = [defaultdict(list) for _ in bys]
     lists = {"bys": [list(by) for by, _ in bys], "most": [most for _, most in bys]}
-    for sums in answer_rows(con, PACKAGE, "30_rows", lists):
-        figures = in_hours(sums)
-        kind = sums["kind"]
-        place = sums["place"] - 1
-        found[place][sums["part"]].append(
-            Row(
-                kind=kind,
-                keys={name: sums[name] for name in bys[place][0]},
-                measures=_measures(sums, figures),
-                unallocated=Unallocated(*_FREE(figures)) if kind == "unallocated" else None,
-                not_collected=NotCollected(*_UNSEEN(figures)) if kind == "not_collected" else None,
-            )
-        )
+    answer = run_stage(con, PACKAGE, "30_rows", lists)
+    columns = [column[0] for column in answer.description or []]
+    while some := answer.fetchmany(_AT_ONCE):
+        for values in some:
+            sums = dict(zip(columns, values, strict=True))
+            by, _ = bys[sums["place"] - 1]
+            found[sums["place"] - 1][sums["part"]].append(_row(sums, by))
     for rows in (several for parts in found for several in parts.values()):
         rows.sort(
             key=lambda row: (
@@ -156,6 +149,26 @@ def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -
             )
         )
     return found
+
+
+_AT_ONCE = 10_000
+
+
+def _row(sums: Mapping[str, Any], by: Sequence[str]) -> Row:
+    kind = sums["kind"]
+    return Row(
+        kind=kind,
+        keys={name: sums[name] for name in by},
+        measures=_measures(sums),
+        unallocated=Unallocated(
+            hours(sums["unallocated_gpu_ms"]), hours(sums["unavailable_gpu_ms"]), sums["unallocated_cost"]
+        )
+        if kind == "unallocated"
+        else None,
+        not_collected=NotCollected(hours(sums["not_collected_gpu_ms"]), sums["not_collected_cost"])
+        if kind == "not_collected"
+        else None,
+    )
 
 
 _COUNTS = """
@@ -235,18 +248,15 @@ def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tupl
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 
-_SUMMED = (
-    "allocated_gpu_hours", "active_gpu_hours", "idle_gpu_hours", "unmeasured_gpu_hours", "spot_gpu_hours",
-    "cost", "idle_cost", "spot_cost", "estimated_cost",
-)  # fmt: skip
-_FREE = itemgetter("unallocated_gpu_hours", "unavailable_gpu_hours", "unallocated_cost")
-_UNSEEN = itemgetter("not_collected_gpu_hours", "not_collected_cost")
+_TIMES = ("allocated_gpu_ms", "active_gpu_ms", "idle_gpu_ms", "unmeasured_gpu_ms", "spot_gpu_ms")
+_COSTS = ("cost", "idle_cost", "spot_cost", "estimated_cost")
 
 
-def _measures(sums: Mapping[str, Any], figures: Mapping[str, Any]) -> Measures:
+def _measures(sums: Mapping[str, Any]) -> Measures:
     measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
     return Measures(
-        **{name: figures[name] for name in _SUMMED},
+        *[hours(sums[name]) for name in _TIMES],
+        *[sums[name] for name in _COSTS],
         spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
         efficiency=ratio(sums["active_gpu_ms"], measured),
         measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),

@@ -3,46 +3,69 @@
 -- invariant: a pod's intervals do not touch; a pod with an unmeasured device has none. A sample is valid until the next
 -- one, or for one scrape interval if the next is over 2.5 intervals away; [from_ms, until_ms) is the validity of a run
 -- of samples that are all idle or all active, cut to the pod's hold.
-WITH heard AS (
-    SELECT d.allocation_id, d.device, d.held_from_ms, d.held_to_ms, b.samples, b.step_ms, b.offsets_ms, b.vals, b.idle_threshold,
-        b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms,
-        b.last_value < b.idle_threshold AS ends_idle, b.idle_samples + ends_idle::INTEGER AS idle_samples,
-        -- the scrape interval at that time, as in attribution
-        coalesce(
-            max(b.gap_ms) FILTER (b.samples >= 3) OVER (
-                PARTITION BY d.allocation_id, d.device ORDER BY b.hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING),
-            quantile_disc(b.gap_ms, 0.5) OVER (PARTITION BY d.allocation_id, d.device), 60000) AS interval_ms
-    FROM activity_devices AS d JOIN blocks AS b USING (series_id)
-    WHERE d.kind = 'activity' AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+WITH held AS (
+    SELECT *, dense_rank() OVER (ORDER BY allocation_id, device) AS hold FROM activity_devices WHERE kind = 'activity'
 ),
--- most hours are all idle or all busy, as their aggregates show
-sorted AS (
-    SELECT *, first_ms >= held_from_ms AND last_ms < held_to_ms AND idle_samples IN (0, samples)
-        AND (samples = 1 OR step_ms <= 2.5 * interval_ms) IS TRUE AS alike
+heard AS NOT MATERIALIZED (
+    SELECT d.hold, d.allocation_id, d.held_from_ms, d.held_to_ms, series_id, b.hour, b.samples, b.step_ms, b.gap_ms,
+        b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER AS idle_samples,
+        b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms
+    FROM held AS d JOIN blocks AS b USING (series_id)
+    WHERE first_ms < d.held_to_ms AND d.held_from_ms <= last_ms
+),
+-- a long interval has an hour that is idle for half of it or more: aggregates show whether a device or an hour can be part of one
+devices AS MATERIALIZED (
+    SELECT hold, allocation_id, coalesce(quantile_disc(gap_ms, 0.5), 60000) AS usual_ms, coalesce(max(gap_ms), 60000) AS longest_ms,
+        greatest(max(idle_samples * step_ms), 2.5 * longest_ms * max(idle_samples) FILTER (step_ms IS NULL))
+            >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS is_idle
     FROM heard
+    GROUP BY ALL
+),
+timed AS (
+    SELECT h.*, count(*) OVER (PARTITION BY hold, hour) > 1 AS has_several,
+        -- the scrape interval at that time, as in attribution
+        coalesce(max(gap_ms) FILTER (samples >= 3) OVER near, usual_ms) AS interval_ms
+    FROM heard AS h JOIN devices AS d USING (hold)
+    WHERE d.is_idle
+    WINDOW near AS (PARTITION BY hold ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)
+    QUALIFY bool_or(idle_samples * coalesce(step_ms, 2.5 * longest_ms) >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms) OVER near
+),
+near AS (
+    SELECT t.*, b.vals, b.offsets_ms, b.idle_threshold, first_ms >= held_from_ms AND last_ms < held_to_ms AS is_within
+    FROM timed AS t JOIN blocks AS b USING (series_id, hour)
+),
+numbered AS (
+    SELECT *, CASE WHEN is_within THEN range(1, samples + 1) ELSE list_filter(range(1, samples + 1), lambda i:
+        coalesce(hour_ms + offsets_ms[i], first_ms + (i - 1) * coalesce(step_ms, 0)) BETWEEN held_from_ms AND held_to_ms - 1) END AS numbers
+    FROM near
+),
+-- the numbers of the samples that begin a run; most hours are all idle or all busy, as their aggregates show
+turns AS (
+    SELECT * EXCLUDE (numbers), unnest(starts) AS i, unnest(list_append(starts[2:], numbers[-1] + 1)) AS next_i
+    FROM (
+        SELECT *, CASE WHEN is_within AND idle_samples IN (0, samples) AND (samples = 1 OR step_ms <= 2.5 * interval_ms) THEN [1]
+            ELSE list_filter(numbers, lambda i: i = numbers[1] OR has_several OR (vals[i] < idle_threshold) <> (vals[i - 1] < idle_threshold)
+                OR coalesce(offsets_ms[i] - offsets_ms[i - 1], step_ms) > 2.5 * interval_ms) END AS starts
+        FROM numbered
+    )
 ),
 runs AS (
-    SELECT allocation_id, device, held_to_ms, interval_ms, first_ms AS from_ms, last_ms, ends_idle AS idle FROM sorted WHERE alike
-    UNION ALL
-    SELECT allocation_id, device, held_to_ms, interval_ms, at_ms, at_ms, value < idle_threshold
-    FROM (
-        SELECT *, hour_ms + unnest(coalesce(offsets_ms,
-            list_transform(range(samples), lambda i: (first_ms - hour_ms + i * coalesce(step_ms, 0))::INTEGER))) AS at_ms, unnest(vals) AS value
-        FROM sorted WHERE NOT alike
-    )
-    WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
+    SELECT hold, allocation_id, held_to_ms, interval_ms, vals[i] < idle_threshold AS idle,
+        coalesce(hour_ms + offsets_ms[i], first_ms + (i - 1) * coalesce(step_ms, 0)) AS from_ms,
+        coalesce(hour_ms + offsets_ms[next_i - 1], first_ms + (next_i - 2) * coalesce(step_ms, 0)) AS last_ms
+    FROM turns
 ),
 linked AS (
-    SELECT *, lead(from_ms) OVER (PARTITION BY allocation_id, device ORDER BY from_ms, last_ms) AS next_ms FROM runs
+    SELECT *, lead(from_ms) OVER (PARTITION BY hold ORDER BY from_ms, last_ms) AS next_ms FROM runs
 ),
 speech AS MATERIALIZED (
-    SELECT allocation_id, device, idle, from_ms,
+    SELECT allocation_id, idle, from_ms,
         least(held_to_ms, CASE WHEN next_ms - last_ms <= 2.5 * interval_ms THEN next_ms ELSE last_ms + interval_ms END) AS until_ms
     FROM linked
 ),
 pods AS (
-    SELECT a.allocation_id, a.cluster, a.uid, count(DISTINCT r.device) AS devices
-    FROM speech AS r JOIN allocations AS a USING (allocation_id)
+    SELECT a.allocation_id, a.cluster, a.uid, count(*) AS devices
+    FROM devices JOIN allocations AS a USING (allocation_id)
     GROUP BY ALL
     HAVING devices >= any_value(CASE WHEN contains(a.resource, '_mig_') THEN a.units WHEN a.gpus >= 1 THEN ceil(a.gpus - 1e-6) ELSE 1 END)
 ),

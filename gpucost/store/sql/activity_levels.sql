@@ -1,13 +1,21 @@
--- reads: activity_devices, activity_use, blocks, allocations
--- writes: nothing; returns one row per measured pod: its devices, devices in use and devices ever active, the highest 5-minute mean of each hour, and the most memory of a device
+-- reads: activity_devices, activity_use, blocks, allocations; $owners
+-- writes: nothing; returns one row per measured pod of the workloads $owners (cluster, namespace, workload; null: all): its devices, devices in use and devices ever active, the highest 5-minute mean of each hour, and the most memory of a device
 -- invariant: activity is 0-1; memory is in MiB, or null if it was not collected; memory is fixed if it is equal in nine
 -- of ten samples
-WITH samples AS (
+WITH wanted AS (
+    SELECT allocation_id FROM allocations
+    WHERE $owners::VARCHAR[][] IS NULL OR (cluster, namespace, workload) IN (SELECT (o[1], o[2], o[3]) FROM (SELECT unnest($owners::VARCHAR[][]) AS o))
+    UNION
+    -- and a pod with memory, if there is one: without any, memory was not collected
+    (SELECT allocation_id FROM activity_devices SEMI JOIN blocks USING (series_id) SEMI JOIN activity_use USING (allocation_id)
+    WHERE kind = 'memory' ORDER BY held_to_ms - held_from_ms DESC, allocation_id LIMIT 1)
+),
+samples AS (
     SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms,
         b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
         unnest(b.vals) AS value
-    FROM activity_devices AS d JOIN blocks AS b USING (series_id)
+    FROM activity_devices AS d SEMI JOIN wanted USING (allocation_id) JOIN blocks AS b USING (series_id)
     WHERE b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
 ),
 heard AS (
