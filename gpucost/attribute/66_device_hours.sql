@@ -34,13 +34,13 @@ edges AS MATERIALIZED (
     LEFT JOIN loose AS n ON n.series_id = b.series_id AND n.hour = b.hour + 1
 ),
 -- a series has samples for stretches of hours: an exporter names a GPU without a pod by one series, again and again
-ends AS (
-    SELECT series_id, hour, is_after, is_before, hour::BIGINT * 3600000 + first_offset_ms AS from_ms, hour::BIGINT * 3600000 + last_offset_ms AS last_ms
-    FROM edges
-    WHERE NOT (is_after AND is_before)
+ends AS MATERIALIZED (
+    FROM edges WHERE NOT (is_after AND is_before)
 ),
 stretches AS (
-    SELECT series_id, is_after, from_ms, CASE WHEN is_before THEN lead(last_ms) OVER (PARTITION BY series_id ORDER BY hour) ELSE last_ms END AS to_ms
+    SELECT series_id, is_after, hour::BIGINT * 3600000 + first_offset_ms AS from_ms,
+        CASE WHEN is_before THEN lead(hour::BIGINT * 3600000 + last_offset_ms) OVER (PARTITION BY series_id ORDER BY hour)
+            ELSE hour::BIGINT * 3600000 + last_offset_ms END AS to_ms
     FROM ends
 ),
 spans AS (
@@ -59,12 +59,10 @@ apart AS MATERIALIZED (
     FROM (SELECT DISTINCT device_id, unnest([up_from_ms // 3600000, (up_to_ms - 1) // 3600000])::INTEGER AS hour FROM devices)
     WHERE hour >= getvariable('span_from_ms') // 3600000 - 3 AND hour <= getvariable('span_to_ms') // 3600000 + 3
 ),
-others AS MATERIALIZED (
-    FROM apart
-    UNION
-    -- before the span, only the last samples of a stretch matter, and after it only the first
-    SELECT d.device_id, e.hour FROM ends AS e JOIN devices AS d USING (series_id)
-    WHERE (NOT e.is_before OR e.hour >= getvariable('span_from_ms') // 3600000) AND (NOT e.is_after OR e.hour <= getvariable('span_to_ms') // 3600000)
+near AS MATERIALIZED (
+    SELECT device_id, hour, bool_or(later = 0) AS is_wanted
+    FROM (SELECT device_id, hour + later AS hour, later FROM apart CROSS JOIN (VALUES (-1), (0), (1)) AS t (later))
+    GROUP BY ALL
 ),
 plain AS (
     -- series of one device may differ in scale: from here on values are fractions of 1
@@ -82,33 +80,48 @@ plain AS (
     WHERE b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour <= getvariable('span_to_ms') // 3600000
 ),
-hours AS (
-    SELECT d.device_id, b.hour, count(*) AS series, min(b.first_offset_ms) AS first_offset_ms, max(b.last_offset_ms) AS last_offset_ms,
-        arg_max(b.last_value / d.full_scale, b.last_offset_ms) AS last_part, arg_max(b.last_value < d.idle_below, b.last_offset_ms) AS last_idle,
-        min(i.interval_ms) AS interval_ms, sum(b.samples)::INTEGER AS samples, sum(b.value_sum / d.full_scale) AS part_sum,
-        any_value(b.step_ms) AS step_ms, sum(b.idle_samples)::INTEGER AS idle_samples, any_value(b.idle_ms) AS idle_ms,
-        any_value(b.value_ms / d.full_scale) AS part_ms, any_value(b.longest_ms) AS longest_ms
-    FROM blocks AS b
+others AS (
+    SELECT b.*, d.device_id, d.target_id, d.full_scale, d.idle_below, d.up_from_ms, d.up_to_ms, true AS is_wanted
+    FROM ends AS b JOIN devices AS d USING (series_id) ANTI JOIN apart AS n ON n.device_id = d.device_id AND n.hour = b.hour
+    -- before the span, only the last samples of a stretch matter, and after it only the first
+    WHERE (NOT b.is_before OR b.hour >= getvariable('span_from_ms') // 3600000) AND (NOT b.is_after OR b.hour <= getvariable('span_to_ms') // 3600000)
+    UNION ALL BY NAME
+    -- the neighbors of a sample may be in any series of the device
+    SELECT b.* EXCLUDE (prev_offset_ms, prev_value, next_offset_ms), d.device_id, d.target_id, d.full_scale, d.idle_below, d.up_from_ms, d.up_to_ms, n.is_wanted
+    FROM scanned AS b
     JOIN devices AS d USING (series_id)
-    LEFT JOIN scrape_intervals AS i ON i.target_id = d.target_id AND i.hour = b.hour
-    SEMI JOIN (SELECT device_id, hour + unnest([-1, 0, 1]) AS hour FROM others) AS o ON o.device_id = d.device_id AND o.hour = b.hour
-    WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 3 AND b.hour <= getvariable('span_to_ms') // 3600000 + 3
-        AND b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000
+    JOIN near AS n ON n.device_id = d.device_id AND n.hour = b.hour
+    LEFT JOIN ends AS e ON e.series_id = b.series_id AND e.hour = b.hour
+    WHERE n.is_wanted OR e.hour IS NULL
+),
+hours AS (
+    SELECT o.device_id, o.hour, count(*) AS series, bool_or(o.is_wanted) AS is_wanted, min(o.first_offset_ms) AS first_offset_ms,
+        max(o.last_offset_ms) AS last_offset_ms, arg_max(o.last_value / o.full_scale, o.last_offset_ms) AS last_part,
+        arg_max(o.last_value < o.idle_below, o.last_offset_ms) AS last_idle, min(i.interval_ms) AS interval_ms,
+        sum(o.samples)::INTEGER AS samples, sum(o.value_sum / o.full_scale) AS part_sum, any_value(o.step_ms) AS step_ms,
+        sum(o.idle_samples)::INTEGER AS idle_samples, any_value(o.idle_ms) AS idle_ms, any_value(o.value_ms / o.full_scale) AS part_ms,
+        any_value(o.longest_ms) AS longest_ms, any_value(o.prev_offset_ms) AS prev_offset_ms, any_value(o.prev_value / o.full_scale) AS prev_part,
+        any_value(o.prev_value < o.idle_below) AS prev_idle, any_value(i.prev_interval_ms) AS prev_interval_ms, any_value(o.next_offset_ms) AS next_offset_ms
+    FROM others AS o LEFT JOIN scrape_intervals AS i ON i.target_id = o.target_id AND i.hour = o.hour
+    WHERE o.hour::BIGINT * 3600000 < o.up_to_ms AND o.up_from_ms < (o.hour::BIGINT + 1) * 3600000
     GROUP BY ALL
 ),
 linked AS (
     -- no sample is valid for three hours, or ends one from so long ago
-    SELECT *, lag(hour) OVER w AS prev_hour, lead(hour) OVER w AS next_hour,
-        CASE WHEN hour - prev_hour <= 3 THEN lag(last_offset_ms) OVER w - (hour - prev_hour) * 3600000 END AS prev_offset_ms,
-        CASE WHEN hour - prev_hour <= 3 THEN lag(last_part) OVER w END AS prev_part,
-        CASE WHEN hour - prev_hour <= 3 THEN lag(last_idle) OVER w END AS prev_idle,
-        lag(interval_ms) OVER w AS prev_interval_ms,
-        CASE WHEN next_hour - hour <= 3 THEN lead(first_offset_ms) OVER w + (next_hour - hour) * 3600000 END AS next_offset_ms
+    SELECT * REPLACE (
+        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_offset_ms
+            WHEN hour - lag(hour) OVER w <= 3 THEN lag(last_offset_ms) OVER w - (hour - lag(hour) OVER w) * 3600000 END AS prev_offset_ms,
+        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_part WHEN hour - lag(hour) OVER w <= 3 THEN lag(last_part) OVER w END AS prev_part,
+        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_idle WHEN hour - lag(hour) OVER w <= 3 THEN lag(last_idle) OVER w END AS prev_idle,
+        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_interval_ms ELSE lag(interval_ms) OVER w END AS prev_interval_ms,
+        CASE WHEN next_offset_ms IS NOT NULL THEN next_offset_ms
+            WHEN lead(hour) OVER w - hour <= 3 THEN lead(first_offset_ms) OVER w + (lead(hour) OVER w - hour) * 3600000 END AS next_offset_ms),
+        CASE WHEN next_offset_ms IS NOT NULL THEN hour + 1 ELSE lead(hour) OVER w END AS next_hour
     FROM hours
     WINDOW w AS (PARTITION BY device_id ORDER BY hour)
 ),
 found AS MATERIALIZED (
-    FROM linked SEMI JOIN others USING (device_id, hour)
+    FROM linked WHERE is_wanted
 ),
 silent AS (
     SELECT device_id, hour + later AS hour, last_offset_ms - later * 3600000 AS prev_offset_ms, last_part AS prev_part, last_idle AS prev_idle,
@@ -133,7 +146,7 @@ parts AS (
         CASE WHEN next_offset_ms - last_offset_ms <= 2.5 * interval_ms THEN 3600000 - last_offset_ms
             ELSE least(interval_ms, 3600000 - last_offset_ms) END AS after_last_ms,
         series = 1 AND (step_ms IS NOT NULL OR samples = 1 OR longest_ms <= 2.5 * interval_ms) AS is_enough
-    FROM (SELECT * EXCLUDE (prev_hour, next_hour) FROM found UNION ALL BY NAME SELECT * EXCLUDE (is_apart) FROM plain WHERE NOT is_apart)
+    FROM (SELECT * EXCLUDE (is_wanted, next_hour) FROM found UNION ALL BY NAME SELECT * EXCLUDE (is_apart) FROM plain WHERE NOT is_apart)
 )
 SELECT device_id, hour, first_offset_ms, interval_ms, prev_offset_ms, prev_part, prev_idle, prev_interval_ms, next_offset_ms,
     CASE WHEN is_enough THEN CASE WHEN prev_idle THEN before_first_ms ELSE 0 END + coalesce(idle_ms, idle_samples * each_ms)
