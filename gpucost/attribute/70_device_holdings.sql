@@ -15,7 +15,11 @@ SELECT h.*, d.device_id, d.weight, d.is_only,
     -- a run ends at local midnight, so it touches at most two UTC days
     unnest(range(h.hour // 24, (h.hour + h.hours - 1) // 24 + 1))::INTEGER AS day
 FROM held AS h
-JOIN (SELECT *, count(*) OVER (PARTITION BY allocation_id) = 1 AS is_only FROM allocation_devices WHERE weight > 0) AS d USING (allocation_id);
+JOIN (
+    SELECT *, count(*) OVER (PARTITION BY allocation_id) = 1 AS is_only
+    FROM allocation_devices SEMI JOIN held USING (allocation_id)
+    WHERE weight > 0
+) AS d USING (allocation_id);
 CREATE OR REPLACE TEMP VIEW device_holdings AS
 SELECT h.* EXCLUDE (from_ms, to_ms, hour, hours, day, is_whole_hour), v.hour, (v.hour - h.hour)::BIGINT * 3600000 AS later_ms,
     h.from_ms + later_ms AS from_ms, h.to_ms + later_ms AS to_ms, h.is_whole_hour AND v.measured_ms IS NOT NULL AS whole,

@@ -5,7 +5,7 @@
 -- otherwise: device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)
 CREATE OR REPLACE TEMP TABLE partial_hours AS
 -- moments as offsets from the start of the hour; a sample of an earlier hour has a negative one
-SELECT device_id, hour, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
+SELECT *, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
 FROM device_holdings
 WHERE NOT whole;
 CREATE OR REPLACE TEMP TABLE device_readings AS

@@ -1,4 +1,4 @@
--- reads: device_holdings, sample_intervals, cost_runs, told_activity, settings; the span [span_from_ms, span_to_ms)
+-- reads: device_holdings, partial_hours, sample_intervals, cost_runs, told_activity, settings; the span [span_from_ms, span_to_ms)
 -- writes: activity_hours (stored), one row per (cell, pod) with a measured device or reported activity: idle and measured GPU time, activity x GPU time, cost of idle time
 -- invariant: idle_gpu_ms <= measured_gpu_ms <= GPU time held
 -- only with: node_devices, told_activity
@@ -6,9 +6,8 @@ INSERT INTO activity_hours BY NAME
 WITH heard AS (
     SELECT h.*, s.idle_ms AS idle, s.measured_ms AS measured, s.utilization_ms AS utilization, s.to_ms - s.from_ms AS spoken_ms,
         least(s.to_ms, h.to_ms) - greatest(s.from_ms, h.from_ms) AS held_ms
-    FROM device_holdings AS h
+    FROM partial_hours AS h
     JOIN sample_intervals AS s ON s.device_id = h.device_id AND s.hour = h.hour AND s.from_ms < h.to_ms AND h.from_ms < s.to_ms
-    WHERE NOT h.whole
 ),
 parts AS (
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
@@ -21,7 +20,7 @@ parts AS (
         weight * (idle * held_ms / spoken_ms), weight * (measured * held_ms / spoken_ms), weight * (utilization * held_ms / spoken_ms)
     FROM heard
 ),
-measures AS (
+measures AS NOT MATERIALIZED (
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,
         sum(idle) AS idle, sum(measured) AS measured, sum(utilization) AS utilization
     FROM parts
@@ -33,7 +32,7 @@ measures AS (
     FROM device_holdings
     WHERE whole AND is_only
 ),
-costed AS (
+costed AS NOT MATERIALIZED (
     SELECT allocation_id, run_from_ms, run_from_ms + later_ms AS from_ms, is_cell,
         round(least(measured, gpu_ms), 6) AS measured_gpu_ms, round(least(idle, gpu_ms), 6) AS idle_gpu_ms, round(utilization, 6) AS utilization_gpu_ms,
         CASE WHEN idle > 0 THEN (cost * (least(idle, gpu_ms) / gpu_ms))::DECIMAL(38, 9) ELSE 0 END AS idle_cost

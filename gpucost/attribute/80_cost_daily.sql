@@ -25,7 +25,9 @@ SELECT
     sum(CASE r.kind WHEN 'not_collected' THEN r.hours * r.cost ELSE 0 END)::DECIMAL(38, 9) AS not_collected_cost,
     sum(r.hours * r.estimated_cost)::DECIMAL(38, 9) AS estimated_cost
 FROM cost_runs AS r
-JOIN local_days AS d ON d.from_ms <= r.from_ms AND r.from_ms < d.to_ms
+-- by hour, so that runs join their day by equality
+JOIN (SELECT *, unnest(range(from_ms // 3600000, (to_ms - 1) // 3600000 + 1)) AS hour FROM local_days) AS d
+    ON d.hour = r.from_ms // 3600000 AND d.from_ms <= r.from_ms AND r.from_ms < d.to_ms
 LEFT JOIN active AS a ON a.allocation_id = r.allocation_id AND a.run_from_ms = r.from_ms
 WHERE r.from_ms >= getvariable('span_from_ms') AND r.from_ms < getvariable('span_to_ms')
 GROUP BY ALL;

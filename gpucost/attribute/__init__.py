@@ -39,7 +39,9 @@ WHERE b.idle_threshold <> d.idle_below AND (b.value_sum > 0 OR least(b.idle_thre
 _LOST_THRESHOLDS = """
 SELECT DISTINCT hour FROM other_thresholds SEMI JOIN (FROM blocks WHERE vals IS NULL) USING (series_id, hour) ORDER BY hour"""
 _IDLE_SAMPLES = """
-UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below
+UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below,
+    idle_ms = CASE WHEN idle_ms IS NOT NULL
+        THEN list_sum(list_transform(range(1, samples), lambda i: CASE WHEN vals[i] < d.idle_below THEN offsets_ms[i + 1] - offsets_ms[i] ELSE 0 END)) END
 FROM other_thresholds AS d
 WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
 # The stage that lists the samples that a span needs: missing ones are an error, others may be dropped.

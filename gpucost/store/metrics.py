@@ -77,7 +77,7 @@ _BLOCKS_REPLACE = """
 DELETE FROM blocks USING incoming WHERE blocks.series_id = incoming.series_id AND blocks.hour = incoming.hour;
 INSERT INTO blocks BY NAME
 SELECT series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,
-    gap_ms, last_offset_ms, last_value, vals
+    gap_ms, last_offset_ms, last_value, vals, idle_ms, value_ms, longest_ms
 FROM incoming
 ORDER BY series_id, hour"""
 
@@ -85,7 +85,7 @@ ORDER BY series_id, hour"""
 def build(samples: Samples) -> dict[str, Any]:
     """Columns of blocks, one element per (series, hour), in that order.
 
-    Only blocks without a constant step have offsets.
+    Only blocks without a constant step have offsets and sums of time.
     """
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
@@ -101,6 +101,9 @@ def build(samples: Samples) -> dict[str, Any]:
     idle = values < thresholds
     # the last sample is valid into the next hour, so its value and time are used separately
     idle[ends - 1] = False
+    lasts = np.append(distances[1:], 0)
+    lasts[ends - 1] = 0
+    idle_ms, value_ms = np.add.reduceat(idle * lasts, starts), np.add.reduceat(values * lasts, starts)
     gaps = np.where(constant, shortest, NONE)
     within = np.flatnonzero(~new)
     block = np.repeat(np.arange(len(starts)), counts)[within]
@@ -127,6 +130,9 @@ def build(samples: Samples) -> dict[str, Any]:
         "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
         "last_value": values[last],
         "vals": [values[place] for place in bounds],
+        "idle_ms": idle_ms[order].astype(np.int32),
+        "value_ms": value_ms[order],
+        "longest_ms": longest[order].astype(np.int32),
         "offsets_ms": offsets,
     }
 

@@ -4,7 +4,9 @@
 CREATE OR REPLACE TEMP TABLE incoming AS
 WITH arrived AS (
     SELECT w.series_id, w.hour, w.samples, w.value_sum, w.idle_samples, w.idle_threshold, w.first_offset_ms,
-           nullif(w.step_ms, -1) AS step_ms, nullif(w.offsets_ms, []) AS offsets_ms, nullif(w.gap_ms, -1) AS gap_ms, w.last_offset_ms, w.last_value, w.vals
+           nullif(w.step_ms, -1) AS step_ms, nullif(w.offsets_ms, []) AS offsets_ms, nullif(w.gap_ms, -1) AS gap_ms, w.last_offset_ms, w.last_value, w.vals,
+           CASE WHEN len(w.offsets_ms) > 1 THEN w.idle_ms END AS idle_ms, CASE WHEN len(w.offsets_ms) > 1 THEN w.value_ms END AS value_ms,
+           CASE WHEN len(w.offsets_ms) > 1 THEN w.longest_ms END AS longest_ms
     FROM window_blocks w
 )
 SELECT a.*
