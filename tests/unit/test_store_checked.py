@@ -129,8 +129,8 @@ def test_statement_without_input_makes_an_empty_table(monkeypatch: pytest.Monkey
 
 
 def columns(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
-    """The types of a query's columns; parameters are numbers."""
-    query = re.sub(r"\$\w+", "0", query).strip().rstrip(";")
+    """The types of a query's columns, without the comments after it; parameters are numbers."""
+    query = re.sub(r"\$\w+", "0", re.sub(r";\s*(--[^\n]*\s*)*$", "", query))
     return {name: kind for name, kind, *_ in con.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()}
 
 
@@ -148,7 +148,8 @@ def test_empty_tables_of_skipped_statements_have_the_columns_of_the_query(
                 head = f"CREATE OR REPLACE TEMP TABLE {name} AS\n"
                 (made,) = (one.query for one in duckdb.extract_statements(text) if one.query.startswith(head))
                 con.execute(f"CREATE OR REPLACE TEMP TABLE declared{line.removeprefix(name)}")
-                if columns(con, "FROM declared") != columns(con, made.removeprefix(head)):
+                # of a table whose other columns only skipped stages read
+                if not columns(con, "FROM declared").items() <= columns(con, made.removeprefix(head)).items():
                     wrong.append(f"{path}: {name}")
         own(con)
 
