@@ -91,6 +91,12 @@ def test_unwritable_cache_folder_is_not_an_error(
     assert checks == [store.path]
 
 
+def test_store_is_checked_again_by_another_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert schema.is_trusted(store.path)
+    monkeypatch.setattr(schema, "latest_version", lambda: 9999)
+    assert not schema.is_trusted(store.path)
+
+
 def test_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """`only with` in a header lists tables of which at least one must have rows."""
     head = "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\n"
@@ -131,7 +137,8 @@ def test_statement_without_input_makes_an_empty_table(monkeypatch: pytest.Monkey
 def columns(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
     """The types of a query's columns, without the comments after it; parameters are numbers."""
     query = re.sub(r"\$\w+", "0", re.sub(r";\s*(--[^\n]*\s*)*$", "", query))
-    return {name: kind for name, kind, *_ in con.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()}
+    rows = con.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()  # noqa: S608
+    return {name: kind for name, kind, *_ in rows}
 
 
 def test_empty_tables_of_skipped_statements_have_the_columns_of_the_query(
