@@ -2,7 +2,7 @@
 -- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours for which aggregates are not enough; uneven if each sample counts by itself
 -- invariant: uneven if samples are uneven, series overlap, or a holding begins or ends between samples; in a device's hour all or none of its series are uneven; a day needs the sample lists of uneven series only
 -- only with: node_devices, told_activity
--- otherwise: device_readings (series_id UBIGINT, hour INTEGER, is_uneven BOOLEAN)
+-- otherwise: device_readings (series_id INTEGER, hour INTEGER, is_uneven BOOLEAN)
 CREATE OR REPLACE TEMP TABLE partial_hours AS
 -- moments as offsets from the start of the hour; a sample of an earlier hour has a negative one
 SELECT *, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms

@@ -119,14 +119,16 @@ def has_input(con: DuckDBPyConnection, comments: str, filled: dict[str, bool]) -
     the empty tables of `otherwise` lines.
     """
     needed = _ONLY_WITH.search(comments)
-    for table in needed[1].split(", ") if needed else ():
+    if not needed:
+        return True
+    for table in needed[1].split(", "):
         if table not in filled:
             filled[table] = bool(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall())  # noqa: S608
         if filled[table]:
             return True
     for table in _OTHERWISE.findall(comments):
         con.execute(f"CREATE OR REPLACE TEMP TABLE {table}")
-    return needed is None
+    return False
 
 
 def _execute(
@@ -174,8 +176,9 @@ def run_stage(
 
 @cache
 def _stages(package: str) -> list[str]:
-    names = (item.name for item in files(package).iterdir())
-    return sorted(name.removesuffix(".sql") for name in names if name.endswith(".sql"))
+    return sorted(
+        item.name.removesuffix(".sql") for item in files(package).iterdir() if item.name.endswith(".sql")
+    )
 
 
 def run_stages(

@@ -1,5 +1,5 @@
 -- reads: state_intervals, resources, claim_series
--- writes: resource_kinds, one row per resource of pods or nodes: its kind, 'unlisted' if no table lists it; virtual_devices, the resources and nodes for which a scheduler of memory and cores (HAMi) counts virtual devices; claim_pods, the pods of each resource claim, from kube-state-metrics; gpu_groups, the pods that share (or reserve) a GPU of KAI or Run:ai, by their label; share_hints, everything by which pods may hold GPUs other than whole devices, slices and slots
+-- writes: resource_kinds, one row per resource of pods or nodes: its kind, 'unlisted' if no table lists it; virtual_devices, the resources and nodes for which a scheduler of memory and cores (HAMi) counts virtual devices; claim_pods, the pods of each resource claim, from kube-state-metrics; gpu_groups, the pods that share (or reserve) a GPU of KAI or Run:ai, by their label; share_hints, resources and annotations by which pods may hold other than whole devices, slices and slots
 -- invariant: one row per resource; devices (the resource that counts its devices) is set for parts only; one row per (cluster, node, resource); virtual devices are not slots: a bare one is a whole device; one row per (cluster, uid, namespace, claim), and per (cluster, uid, group)
 CREATE OR REPLACE TEMP TABLE resource_kinds AS
 SELECT f.resource, coalesce(r.kind, 'unlisted') AS kind, r.vendor, r.size, r.devices
@@ -23,7 +23,4 @@ WHERE metric = 'kube_pod_labels' AND labels['label_runai_gpu_group'] IS NOT NULL
 
 CREATE OR REPLACE TEMP VIEW share_hints AS
 SELECT resource AS hint FROM resource_kinds WHERE devices IS NOT NULL OR kind IN ('unsplit', 'unsplit_part', 'unlisted')
-UNION ALL SELECT metric FROM state_intervals WHERE metric = 'kube_pod_annotations'
-UNION ALL SELECT resource FROM virtual_devices
-UNION ALL SELECT claim FROM claim_pods
-UNION ALL SELECT gpu_group FROM gpu_groups;
+UNION ALL SELECT metric FROM state_intervals WHERE metric = 'kube_pod_annotations';

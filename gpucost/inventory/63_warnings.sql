@@ -68,43 +68,35 @@ JOIN team_globs AS g ON a.namespace GLOB g.pattern AND (len(g.clusters) = 0 OR l
 GROUP BY a.cluster, a.namespace
 HAVING count(DISTINCT g.team) > 1;
 
--- only with: incarnations
+-- only with: incarnations, twofold_nodes, shared_machines, scale_remarks, plain_hosts
 INSERT INTO warnings BY NAME
 SELECT 'no_uid' AS code, a.cluster, a.cluster AS subject, min(a.held_from_ms) AS from_ms, max(a.held_to_ms) AS to_ms,
     'cluster ' || a.cluster || ': ' || count(*) || CASE count(*) WHEN 1 THEN ' pod' ELSE ' pods' END
         || ' without the label uid: identified by namespace, name, node and start, so pods that reuse a name may be confused' AS message,
     'keep uid on kube_pod_*: check labeldrop and metric_relabel_configs in Prometheus'' scrape configuration' AS fix
 FROM allocated AS a JOIN incarnations AS i ON i.cluster = a.cluster AND i.uid = a.uid AND i.is_given
-GROUP BY a.cluster;
-
--- only with: twofold_nodes
-INSERT INTO warnings BY NAME
-SELECT 'twofold_node' AS code, cluster, node AS subject, from_ms, end_ms AS to_ms,
-    'node ' || node || ' is two machines at once (two provider ids): several clusters are mixed, and the node is not collected' AS message,
+GROUP BY a.cluster
+UNION ALL
+SELECT 'twofold_node', cluster, node, from_ms, end_ms,
+    'node ' || node || ' is two machines at once (two provider ids): several clusters are mixed, and the node is not collected',
     fix
-FROM twofold_nodes;
-
--- only with: shared_machines
-INSERT INTO warnings BY NAME
-SELECT 'shared_machine' AS code, cluster, node AS subject, min(from_ms) AS from_ms, max(to_ms) AS to_ms,
-    'node ' || node || ' is the same machine as node ' || any_value(other_node) || ' of cluster ' || any_value(other_cluster) || ': charged once, as that node' AS message,
-    'delete the stale Node object; if the cluster label was lost temporarily, restore it in Prometheus' AS fix
+FROM twofold_nodes
+UNION ALL
+SELECT 'shared_machine', cluster, node, min(from_ms), max(to_ms),
+    'node ' || node || ' is the same machine as node ' || any_value(other_node) || ' of cluster ' || any_value(other_cluster) || ': charged once, as that node',
+    'delete the stale Node object; if the cluster label was lost temporarily, restore it in Prometheus'
 FROM shared_machines
-GROUP BY cluster, node;
-
--- only with: scale_remarks
-INSERT INTO warnings BY NAME
-FROM scale_remarks;
-
--- only with: plain_hosts
-INSERT INTO warnings BY NAME
-SELECT 'host_without_users' AS code, h.cluster, h.cluster AS subject, min(h.up_from_ms) AS from_ms, max(h.up_to_ms) AS to_ms,
+GROUP BY cluster, node
+UNION ALL
+FROM scale_remarks
+UNION ALL
+SELECT 'host_without_users', h.cluster, h.cluster, min(h.up_from_ms), max(h.up_to_ms),
     format('GPUs on plain hosts in cluster {} have no known users ({}): their time is unallocated, but never counts as empty; the GPUs were active in {:.1f} % of their samples',
         h.cluster, array_to_string(list_sort(list(DISTINCT h.node))[:9], ', '),
         -- idle_samples excludes the last sample of an hour
-        100 - 100 * sum(b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER) / sum(b.samples)) AS message,
+        100 - 100 * sum(b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER) / sum(b.samples)),
     coalesce('no activity metric of these hosts has the label ' || h.user_label || ': correct [[hosts]] user_label',
-        'set [[hosts]] user_label to the label of activity metrics that names the user') AS fix
+        'set [[hosts]] user_label to the label of activity metrics that names the user')
 FROM plain_hosts AS h JOIN node_devices AS d USING (node_id) JOIN blocks AS b USING (series_id)
 WHERE d.scale = d.usual_scale AND h.labels IS NOT NULL AND h.node_id NOT IN (SELECT node_id FROM allocated)
 GROUP BY h.cluster, h.user_label;

@@ -1,7 +1,7 @@
 -- reads: pods, pod_nodes, pod_parts, pod_annotations, pod_units, unit_shares, pod_requests, reservations, allocated, allocation_devices, claim_pods, claim_shares, claim_series, gpu_groups, resource_kinds, collected, node_facts, state_intervals
 -- writes: warnings (stored), about GPU shares that are unknown: counted whole, guessed, or not counted
 -- invariant: each row names the resource, and its holders' GPU-hours and dates in collected time
--- only with: share_hints, claim_shares, reservations
+-- only with: share_hints, claim_pods, claim_shares, gpu_groups, reservations
 INSERT INTO warnings BY NAME
 WITH memory_events AS (
     SELECT a.node_id, d.device_id, CASE WHEN d.device_id IS NULL THEN f.gpu_count ELSE 1 END AS most, a.held_from_ms, a.held_to_ms,

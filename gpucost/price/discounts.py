@@ -47,11 +47,14 @@ def load_discounts(con: DuckDBPyConnection, config: Config) -> None:
         for number, item in enumerate(config.prices.discounts, 1)
     ]
     run_stage(con, "gpucost.price", "15_discounts", {"rows": rows})
-    unknown = rows and con.execute(
-        "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n "
-        "ON model_spelling(n.gpu_model) = model_spelling(d.gpu_model) "
-        "WHERE NOT d.is_known AND EXISTS (FROM nodes) ORDER BY ALL"
-    ).fetchone()
+    unknown = (
+        rows
+        and con.execute(
+            "SELECT d.number, d.gpu_model FROM discounts AS d ANTI JOIN nodes AS n "
+            "ON model_spelling(n.gpu_model) = model_spelling(d.gpu_model) "
+            "WHERE NOT d.is_known AND EXISTS (FROM nodes) ORDER BY ALL"
+        ).fetchone()
+    )
     if not unknown:
         return
     number, model = unknown

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from gpucost import engine
+from gpucost import attribute, engine
 from gpucost.store import schema
 from gpucost.store.connection import Store
+from tests.unit import billed_fleets
+from tests.unit.test_price_bill_fleets import Billed
 
 
 @pytest.fixture
@@ -88,6 +91,12 @@ def test_unwritable_cache_folder_is_not_an_error(
     assert checks == [store.path]
 
 
+def test_store_is_checked_again_by_another_version(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert schema.is_trusted(store.path)
+    monkeypatch.setattr(schema, "latest_version", lambda: 9999)
+    assert not schema.is_trusted(store.path)
+
+
 def test_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """`only with` in a header lists tables of which at least one must have rows."""
     head = "-- reads: a, b\n-- writes: c\n-- invariant: none\n-- only with: a, b\n"
@@ -98,3 +107,59 @@ def test_stage_without_input_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None
             con.execute(f"INSERT INTO {filled}")
             engine.run_stage(con, "", "")
             assert con.execute("FROM c").fetchall() == expected
+
+
+STATEMENTS = """\
+-- reads: a
+-- writes: b, c
+-- invariant: none
+CREATE OR REPLACE TEMP TABLE b AS FROM a;
+
+-- only with: b
+-- otherwise: c (i INT, word VARCHAR)
+CREATE OR REPLACE TEMP TABLE c AS SELECT i, 'one' AS word FROM b;
+"""
+
+
+def test_statement_without_input_makes_an_empty_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`only with` above a statement; a table that changed is looked at again."""
+    monkeypatch.setattr(engine, "text", lambda *_: STATEMENTS)
+    filled: dict[str, bool] = {}
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE a (i INT)")
+        for rows, expected in ((0, []), (1, [(0, "one")]), (0, [])):
+            con.execute("DELETE FROM a")
+            con.execute("INSERT INTO a SELECT range FROM range($1)", [rows])
+            engine.run_stage(con, "", "", filled=filled)
+            assert con.execute("SELECT i, word FROM c").fetchall() == expected
+
+
+def columns(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
+    """The types of a query's columns, without the comments after it; parameters are numbers."""
+    query = re.sub(r"\$\w+", "0", re.sub(r";\s*(--[^\n]*\s*)*$", "", query))
+    rows = con.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()  # noqa: S608
+    return {name: kind for name, kind, *_ in rows}
+
+
+def test_empty_tables_of_skipped_statements_have_the_columns_of_the_query(
+    billed_fleet: Billed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong: list[str] = []
+    own = attribute.finish
+
+    def compare(con: duckdb.DuckDBPyConnection) -> None:
+        for path in sorted(Path(engine.__file__).parents[1].rglob("*.sql")):
+            text = path.read_text(encoding="utf-8")
+            for line in re.findall("^-- otherwise: (.*)$", text, re.MULTILINE):
+                name = line.partition(" ")[0]
+                head = f"CREATE OR REPLACE TEMP TABLE {name} AS\n"
+                (made,) = (one.query for one in duckdb.extract_statements(text) if one.query.startswith(head))
+                con.execute(f"CREATE OR REPLACE TEMP TABLE declared{line.removeprefix(name)}")
+                # of a table whose other columns only skipped stages read
+                if not columns(con, "FROM declared").items() <= columns(con, made.removeprefix(head)).items():
+                    wrong.append(f"{path}: {name}")
+        own(con)
+
+    monkeypatch.setattr(attribute, "finish", compare)
+    billed_fleets.copied(billed_fleet, tmp_path, "as_billed")
+    assert not wrong
