@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
@@ -192,10 +192,8 @@ def build(
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
-    load_activity(con, config.activity)
-    load_devices(con, period)
+    workloads = _workloads(con, config, period, top) if top else []
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
-    workloads = answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(
         by=by,
         buckets=whole,
@@ -203,6 +201,12 @@ def build(
         totals=WasteTotals.of(whole),
         workloads=tuple(WorkloadWaste(**in_hours(row)) for row in workloads),
     )
+
+
+def _workloads(con: DuckDBPyConnection, config: Config, period: Period, top: int) -> list[dict[str, Any]]:
+    load_activity(con, config.activity)
+    load_devices(con, period)
+    return answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
 
 
 # The part of the period that contains each cell or day, by its from_ms.
