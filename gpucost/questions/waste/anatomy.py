@@ -246,7 +246,10 @@ UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c WHERE c.kind = 'allocated' AND NOT getvariable('report_by_day')
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
-    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""
+    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('waste_has_fine')"""
+# Known before planning, so that DuckDB leaves the cells out.
+_HAS_SERVICES = "SET VARIABLE waste_has_services = (SELECT bool_or(workload_type = 'inference') FROM waste_pods)"
+_HAS_FINE = "SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)"
 
 
 def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = ()) -> None:
@@ -260,8 +263,10 @@ def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
     run_stage(con, PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    con.execute(_HAS_SERVICES)
     run_stage(con, PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
+    con.execute(_HAS_FINE)
     con.execute(_HELD_CELLS)
     run_stage(con, PACKAGE, "30_held")
     run_stage(con, PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
