@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -70,20 +70,26 @@ _OF_TEAMS = ("allocated", "shared", "api")
 
 
 def workload_tables(
-    con: DuckDBPyConnection, config: Config, query: Query, teams: Mapping[str, ReportView] = MappingProxyType({})
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    teams: Mapping[str, ReportView] = MappingProxyType({}),
 ) -> dict[str | None, Table]:
     """The most expensive workloads with their team, namespace, cluster and GPU model, and the sum of the others.
 
     Key None has those of the whole fleet, the other keys those of each of `teams`, which are the teams' reports.
     """
     most = None if teams else MOST_WORKLOADS
-    view = build(con, config, replace(query, by=_EVERY_WORKLOAD, most=most, with_sections=False, with_series=False))
-    counts = {None: value(con, _COMBINATIONS)}
+    view = build(
+        con, config, replace(query, by=_EVERY_WORKLOAD, most=most, with_sections=False, with_series=False)
+    )
+    counts: dict[str | None, int] = {None: value(con, _COMBINATIONS)}
     of_team = grouped((row.keys["team"], row) for row in view.rows if row.kind in _OF_TEAMS)
     parts = {None: view} | {team: replace(of, rows=tuple(of_team[team])) for team, of in teams.items()}
     return {
         team: _shortened(
-            cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared), counts.get(team)
+            cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared),
+            counts.get(team),
         )
         for team, part in parts.items()
     }
@@ -93,13 +99,13 @@ def _shortened(table: Table, count: int | None) -> Table:
     """The table with at most MOST_WORKLOADS of its `count` workloads (default: its lines), and a sum of the others."""
     at = [line.is_sum for line in table.lines].index(True)
     displayed, (whole, *rest) = table.lines[:at][:MOST_WORKLOADS], table.lines[at:]
-    left = (count or at) - len(displayed)
+    left = max(count or 0, at) - len(displayed)
     if left <= 0:
         return table
     cells: list[Value] = [f"{left:,} more"]
     for place, column in enumerate(table.columns[1:], 1):
-        is_added = column.unit in ("hours", "money")
-        cells.append(whole.cells[place] - sum(line.cells[place] for line in displayed) if is_added else "")
+        total, *parts = (cast(Any, line.cells[place]) for line in (whole, *displayed))
+        cells.append(total - sum(parts) if column.unit in ("hours", "money") else "")
     note = f"The {len(displayed):,} most expensive; {left:,} more are added up: gpucost report --by workload lists all."
     return replace(table, lines=(*displayed, Line(tuple(cells), is_sum=True), whole, *rest), note=note)
 
