@@ -197,7 +197,9 @@ def _build(
     teams = build_each(con, config, replace(report_query, teams=tuple(names)))
     show_progress("the ledger")
     ledger = _ledger(
-        build_report(con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)),
+        build_report(
+            con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)
+        ),
         folder,
     )
     show_progress("workloads, waste and unit costs")

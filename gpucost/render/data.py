@@ -78,7 +78,7 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], Iterator[list[Any]]]:
 
     def rows() -> Iterator[list[Any]]:
         for row in view.rows:
-            values = [row.kind, *map(row.keys.__getitem__, view.by)]
+            values: list[Any] = [row.kind, *map(row.keys.__getitem__, view.by)]
             for part, names in parts.items():
                 of_part = getattr(row, part)
                 values += [getattr(of_part, name, None) for name in names]

@@ -124,7 +124,9 @@ def bodies(table: Table) -> list[tuple[bool, list[Line]]]:
     return [(is_sum, list(lines)) for is_sum, lines in groupby(table.lines, key=lambda line: line.is_sum)]
 
 
-def cells_of(line: Line, columns: Sequence[Column], currency: str) -> tuple[str, list[tuple[Column, str, str]]]:
+def cells_of(
+    line: Line, columns: Sequence[Column], currency: str
+) -> tuple[str, list[tuple[Column, str, str]]]:
     """The text of a line's first cell; the other columns, each with its text and sort value."""
     texts = [cell(value, column, currency) for value, column in zip(line.cells, columns, strict=True)]
     return texts[0], list(zip(columns[1:], texts[1:], map(sort_value, line.cells[1:]), strict=True))

@@ -20,7 +20,7 @@ peaks AS (
 )
 SELECT f.cluster, coalesce(f.gpu_model, '') AS gpu_model, f.capacity_type, f.bucket, m.is_own,
     count(DISTINCT f.node) AS nodes, sum(f.gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(f.cost)::DECIMAL(38, 9) AS cost,
-    arg_max(f.node, f.cost) AS largest, coalesce(ceil(round(any_value(p.peak_gpus), 6)), 0)::INTEGER AS peak_gpus
+    arg_min(f.node, (-f.cost, f.node)) AS largest, coalesce(ceil(round(any_value(p.peak_gpus), 6)), 0)::INTEGER AS peak_gpus
 FROM waste_rows AS f JOIN machines AS m ON (m.cluster, m.node) = (f.cluster, f.node)
 LEFT JOIN peaks AS p
     ON (p.cluster, p.gpu_model, p.capacity_type, p.is_own) = (f.cluster, coalesce(f.gpu_model, ''), f.capacity_type, m.is_own)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, partial
-from itertools import chain, product
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gpucost import pipeline
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 _SHORTEST_MS = 7 * MS_PER_DAY
 # What-ifs that need the activity and memory of pods.
 _MEASURED = {"share", "rightsize"}
-_PATTERN = re.compile(r"[*?[]")
 
 
 class _Scenarios:
@@ -90,11 +88,7 @@ class _Scenarios:
         self._pods_on = grouped((_machine(pod.place), pod) for pod in self.fleet.pods)
         self._parts_of = grouped((_machine(node.key), node) for node in self.fleet.nodes)
         self._machines_of = grouped((pod.owner, _machine(pod.place)) for pod in self.fleet.pods)
-        owners = list(self._machines_of)
-        self._placed = grouped((owner[:2], owner) for owner in owners)
-        self._named = grouped((owner[2], owner) for owner in owners)
-        for owner in owners:
-            self._named[owner[2].partition("/")[2]].append(owner)
+        self._named = grouped((owner[2], owner) for owner in self._machines_of)
 
     @cached_property
     def _market(self) -> Market:
@@ -124,14 +118,11 @@ class _Scenarios:
         )
 
     def _owners(self, scope: Scope) -> set[Workload]:
-        """The workloads of a scope with names: by exact name, and by pattern in its namespaces."""
-        patterns = tuple(name for name in scope.workloads if _PATTERN.search(name))
-        found = chain.from_iterable(self._named[name] for name in scope.workloads)
-        fitting = set(filter(replace(scope, workloads=()).fits, found))
-        if patterns:
-            there = chain.from_iterable(map(self._placed.__getitem__, product(scope.clusters, scope.namespaces)))
-            fitting |= set(filter(replace(scope, workloads=patterns).fits, there))
-        return fitting
+        """The workloads of a scope with names; comparing all of them is slow if there are many findings."""
+        if self._named.keys() >= set(scope.workloads):
+            named = chain.from_iterable(map(self._named.__getitem__, scope.workloads))
+            return set(filter(replace(scope, workloads=()).fits, named))
+        return set(filter(scope.fits, self._machines_of))
 
     def answer(self, question: WhatIfQuery) -> Answer:
         """The answer of the question's command. Raises GpucostError, for example without measurements or offers."""
@@ -177,9 +168,9 @@ def findings(
     # no what-if saves more than the workloads cost today
     worth = [candidate for candidate in candidates if candidate.cost > 0 and candidate.cost >= minimum / 12]
     questions = [question for candidate in worth for question in candidate.questions]
-    show_progress(f"running {len(questions):,} what-ifs")
     answers: dict[WhatIfQuery, WhatIfResult] = {}
-    for question in questions:
+    for number, question in enumerate(questions, 1):
+        show_progress(f"what-if {number:,} of {len(questions):,}")
         try:
             answer = scenarios.answer(question)
         except GpucostError:

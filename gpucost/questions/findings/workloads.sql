@@ -1,18 +1,32 @@
--- reads: hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_use, blocks; $from_ms, $to_ms the period
+-- reads: cost_runs, activity_hours, hourly_costs, allocations, allocation_traits, nodes, waste_rows, activity_devices, activity_use, blocks; variable waste_has_services; $from_ms, $to_ms the period
 -- writes: nothing; answers the workloads of the period: team, held time, cost, waste by bucket, activity, and active hours of services
 -- invariant: one row per (cluster, namespace, workload); costs are the sums of its cells; p95 is of a service's device-hours, 0-1; unused_gpu_ms is the GPU time held of GPUs never in use
-WITH held AS MATERIALIZED (
-    SELECT c.allocation_id, c.node_id, arg_max(c.team, c.from_ms) AS team, max(c.from_ms) AS last_ms, max(c.allocated_gpu_ms) AS most_gpu_ms,
-        sum(c.allocated_gpu_ms::DECIMAL(38, 6)) AS gpu_ms, sum(c.active_gpu_ms::DECIMAL(38, 6)) AS active_gpu_ms, sum(c.idle_gpu_ms::DECIMAL(38, 6)) AS idle_gpu_ms,
-        sum(c.utilization_gpu_ms::DECIMAL(38, 6)) AS utilization_gpu_ms, max(c.to_ms) FILTER (c.active_gpu_ms > 0) AS active_to_ms, sum(c.cost) AS cost
-    FROM hourly_costs($from_ms, $to_ms) AS c
-    WHERE c.kind = 'allocated'
+WITH runs AS MATERIALIZED (
+    SELECT allocation_id, node_id, team, from_ms, to_ms, gpu_ms, cost,
+        (least(hours, ($to_ms - to_ms) // 3600000 + 1) - greatest(0, ($from_ms - from_ms + 3599999) // 3600000))::BIGINT AS cells
+    FROM cost_runs
+    WHERE kind = 'allocated' AND to_ms <= $to_ms AND from_ms + (hours - 1) * 3600000 >= $from_ms
+),
+held AS (
+    SELECT allocation_id, node_id, arg_max(team, from_ms) AS team, max(from_ms) AS last_ms, max(gpu_ms) AS most_gpu_ms,
+        sum(gpu_ms::DECIMAL(38, 6) * cells) AS gpu_ms, sum(cost * cells) AS cost
+    FROM runs
+    WHERE cells > 0
+    GROUP BY ALL
+),
+measured AS (
+    SELECT allocation_id, sum((h.measured_gpu_ms - h.idle_gpu_ms)::DECIMAL(38, 6)) AS active_gpu_ms, sum(h.idle_gpu_ms::DECIMAL(38, 6)) AS idle_gpu_ms,
+        sum(h.utilization_gpu_ms::DECIMAL(38, 6)) AS utilization_gpu_ms,
+        max(h.from_ms + r.to_ms - r.from_ms) FILTER (h.measured_gpu_ms > h.idle_gpu_ms) AS active_to_ms
+    FROM activity_hours AS h JOIN runs AS r USING (allocation_id)
+    WHERE r.from_ms = h.run_from_ms AND h.from_ms >= $from_ms AND h.from_ms + r.to_ms - r.from_ms <= $to_ms
     GROUP BY ALL
 ),
 pods AS MATERIALIZED (
     SELECT a.cluster, a.namespace, a.workload, a.gpus, a.held_from_ms, a.held_to_ms, coalesce(t.workload_type, 'other') AS workload_type,
-        n.capacity_type, n.node, h.*
+        n.capacity_type, n.node, h.*, m.* EXCLUDE (allocation_id)
     FROM held AS h
+    LEFT JOIN measured AS m USING (allocation_id)
     JOIN allocations AS a USING (allocation_id)
     JOIN nodes AS n ON n.node_id = h.node_id
     LEFT JOIN allocation_traits AS t USING (allocation_id)
@@ -26,9 +40,9 @@ workloads AS (
         greatest(min(held_from_ms), $from_ms) AS from_ms,
         least(max(held_to_ms), $to_ms) AS to_ms,
         total_ms(gpu_ms) AS held_gpu_ms,
-        total_ms(active_gpu_ms) AS active_gpu_ms,
-        total_ms(idle_gpu_ms) AS idle_gpu_ms,
-        total_ms(utilization_gpu_ms) AS utilization_gpu_ms,
+        coalesce(total_ms(active_gpu_ms), 0) AS active_gpu_ms,
+        coalesce(total_ms(idle_gpu_ms), 0) AS idle_gpu_ms,
+        coalesce(total_ms(utilization_gpu_ms), 0) AS utilization_gpu_ms,
         max(active_to_ms) AS active_to_ms,
         list(DISTINCT node ORDER BY node) AS nodes,
         sum(cost)::DECIMAL(38, 9) AS cost,
@@ -62,7 +76,7 @@ hours AS (
         total_ms(c.active_gpu_ms) AS active_gpu_ms, total_ms(c.idle_gpu_ms) AS idle_gpu_ms
     FROM hourly_costs($from_ms, $to_ms) AS c JOIN allocations AS a USING (allocation_id)
     SEMI JOIN services USING (cluster, namespace, workload)
-    WHERE c.kind = 'allocated' AND a.gpus > 0
+    WHERE getvariable('waste_has_services') AND c.kind = 'allocated' AND a.gpus > 0
     GROUP BY ALL
 ),
 served AS (

@@ -1,4 +1,4 @@
--- reads: cost_rows; $bys are lists of dimensions to group by, $most limits the rows of each list and part
+-- reads: cost_rows; $bys are lists of dimensions to group by, $most limits the allocated rows of each list and part
 -- writes: nothing; returns, for each list by its position, one row per kind and combination of its dimensions, the most expensive first, other dimensions null
 -- invariant: with any list the measures add up to the same totals
 -- one statement for all lists: planning takes longer than running
@@ -29,6 +29,6 @@ sums AS (
 SELECT unnest(keys), * EXCLUDE (most, keys)
 FROM sums
 QUALIFY row_number() OVER (
-    PARTITION BY place, part ORDER BY kind, cost DESC, keys.cluster NULLS LAST, keys.namespace NULLS LAST, keys.workload NULLS LAST
-) <= most
+    PARTITION BY place, part ORDER BY kind, cost DESC, keys.cluster NULLS LAST, keys.namespace NULLS LAST, keys.workload NULLS LAST, keys
+) <= most OR kind <> 'allocated'
 ORDER BY place, kind, cost DESC, keys.cluster NULLS LAST, keys.namespace NULLS LAST, keys.workload NULLS LAST;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
@@ -32,7 +32,7 @@ from gpucost.questions.report.rows import (
 from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.questions.report.series import read_series, trends
 from gpucost.records import grouped
-from gpucost.render.view import Figures, ReportView, Shared, Table
+from gpucost.render.view import Figures, Line, ReportView, Shared, Table, Value
 from gpucost.store.charges import find_tokens
 from gpucost.store.sqlfiles import value
 
@@ -63,23 +63,51 @@ def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[st
 
 #: The dimensions of the table of every workload.
 _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
+MOST_WORKLOADS = 1_000
+_COMBINATIONS = """
+SELECT count(*) FROM (SELECT DISTINCT cluster, namespace, workload, team, gpu_model FROM cost_rows WHERE kind = 'allocated')"""
 _OF_TEAMS = ("allocated", "shared", "api")
 
 
 def workload_tables(
-    con: DuckDBPyConnection, config: Config, query: Query, teams: Mapping[str, ReportView] = MappingProxyType({})
+    con: DuckDBPyConnection,
+    config: Config,
+    query: Query,
+    teams: Mapping[str, ReportView] = MappingProxyType({}),
 ) -> dict[str | None, Table]:
-    """Every workload with its team, namespace, cluster and GPU model, the most expensive first.
+    """The most expensive workloads with their team, namespace, cluster and GPU model, and the sum of the others.
 
-    Key None has all workloads, the other keys have the workloads of each of `teams`, which are the teams' reports.
+    Key None has those of the whole fleet, the other keys those of each of `teams`, which are the teams' reports.
     """
-    view = build(con, config, replace(query, by=_EVERY_WORKLOAD, with_sections=False, with_series=False))
+    most = None if teams else MOST_WORKLOADS
+    view = build(
+        con, config, replace(query, by=_EVERY_WORKLOAD, most=most, with_sections=False, with_series=False)
+    )
+    counts: dict[str | None, int] = {None: value(con, _COMBINATIONS)}
     of_team = grouped((row.keys["team"], row) for row in view.rows if row.kind in _OF_TEAMS)
     parts = {None: view} | {team: replace(of, rows=tuple(of_team[team])) for team, of in teams.items()}
     return {
-        team: cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared)
+        team: _shortened(
+            cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared),
+            counts.get(team),
+        )
         for team, part in parts.items()
     }
+
+
+def _shortened(table: Table, count: int | None) -> Table:
+    """The table with at most MOST_WORKLOADS of its `count` workloads (default: its lines), and a sum of the others."""
+    at = [line.is_sum for line in table.lines].index(True)
+    displayed, (whole, *rest) = table.lines[:at][:MOST_WORKLOADS], table.lines[at:]
+    left = max(count or 0, at) - len(displayed)
+    if left <= 0:
+        return table
+    cells: list[Value] = [f"{left:,} more"]
+    for place, column in enumerate(table.columns[1:], 1):
+        total, *parts = (cast(Any, line.cells[place]) for line in (whole, *displayed))
+        cells.append(total - sum(parts) if column.unit in ("hours", "money") else "")
+    note = f"The {len(displayed):,} most expensive; {left:,} more are added up: gpucost report --by workload lists all."
+    return replace(table, lines=(*displayed, Line(tuple(cells), is_sum=True), whole, *rest), note=note)
 
 
 def _build(
@@ -103,7 +131,8 @@ def _build(
         others = sharing.shared_teams(con) if is_shared else set()
         check_names(con, query, others | api_cost.teams(con) if has_api else others)
     nodes = priced_nodes(con, query)
-    bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, ALL)]
+    most = ALL if is_shared or query.most is None else query.most
+    bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, most)]
     # to split unallocated GPUs by reservation
     bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
     bys += [(_WORKLOAD, query.top)] if query.with_sections else []

@@ -61,7 +61,6 @@ def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -
 #: Number of findings on each page of a bundle.
 FINDINGS = 10
 _MOST_ROWS = 10
-_MOST_WORKLOADS = 5_000
 # Columns to hide on a phone, and columns to leave out so that names have room.
 _WEIGHTS = {"Cluster": 3, "Team": 2, "GPU": 2}
 _NOT_SEARCHED = ("Share", "Idle h", "Unmeasured", "Efficiency")
@@ -154,22 +153,15 @@ def bundle_blocks(
 
 
 def searched(workloads: Table) -> Block:
-    """Every workload, up to the limit of a page."""
-    lines = [line for line in workloads.lines if not line.is_sum]
-    sums = [line for line in workloads.lines if line.is_sum]
-    note = workloads.note
-    if len(lines) > _MOST_WORKLOADS:
-        note = f"The {_MOST_WORKLOADS:,} most expensive of {len(lines):,}: gpucost report --by workload lists all."
+    """The table of workloads, with the columns that fit a page."""
+    lines = sorted(workloads.lines, key=lambda line: line.is_sum)
     is_shown = [column.title not in _NOT_SEARCHED for column in workloads.columns]
     columns = [
         replace(column, weight=_WEIGHTS.get(column.title, column.weight))
         for column in compress(workloads.columns, is_shown)
     ]
-    displayed_lines = [
-        replace(line, cells=tuple(compress(line.cells, is_shown)))
-        for line in (*lines[:_MOST_WORKLOADS], *sums)
-    ]
-    table = Table("All workloads", tuple(columns), tuple(displayed_lines), note)
+    displayed_lines = [replace(line, cells=tuple(compress(line.cells, is_shown))) for line in lines]
+    table = Table("All workloads", tuple(columns), tuple(displayed_lines), workloads.note)
     return Block(table.title, table=table, is_searched=True)
 
 

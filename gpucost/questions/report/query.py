@@ -27,12 +27,12 @@ class Query:
     """A period, dimensions and filters. Values of one filter are alternatives; filters combine.
 
     Empty filters match everything. Empty `by` means team; with `teams` namespace; with other filters of pods
-    workload. `period_note`: how the period was chosen, if not by the user. `now` is the time up to which data can be
-    expected (default: the clock), for tests. Without `with_sections` only the data for programs is computed;
-    `with_series` adds the data for charts. `share_unallocated`: how unallocated cost is spread. With `may_be_absent`,
-    filters may name objects without GPUs in the period, as long as others had some, for comparisons. With
-    `may_be_idle`, a collected period without nodes costs nothing and is not an error. Raises UsageError for an
-    unknown dimension or an empty period.
+    workload. `most` limits the allocated rows, unless costs are shared. `period_note`: how the period was chosen, if
+    not by the user. `now` is the time up to which data can be expected (default: the clock), for tests. Without
+    `with_sections` only the data for programs is computed; `with_series` adds the data for charts.
+    `share_unallocated`: how unallocated cost is spread. With `may_be_absent`, filters may name objects without GPUs
+    in the period, as long as others had some, for comparisons. With `may_be_idle`, a collected period without nodes
+    costs nothing and is not an error. Raises UsageError for an unknown dimension or an empty period.
     """
 
     period: Period
@@ -44,6 +44,7 @@ class Query:
     workloads: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     top: int = 10
+    most: int | None = None
     period_note: str | None = None
     now: datetime | None = None
     with_sections: bool = True

@@ -248,15 +248,18 @@ def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tupl
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 
-_TIMES = ("allocated_gpu_ms", "active_gpu_ms", "idle_gpu_ms", "unmeasured_gpu_ms", "spot_gpu_ms")
 _COSTS = ("cost", "idle_cost", "spot_cost", "estimated_cost")
+_TIMES = {
+    f"{name}_gpu_hours": f"{name}_gpu_ms" for name in ("allocated", "active", "idle", "unmeasured", "spot")
+}
 
 
 def _measures(sums: Mapping[str, Any]) -> Measures:
     measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
+    figures: dict[str, Any] = {name: hours(sums[source]) for name, source in _TIMES.items()}
     return Measures(
-        *[hours(sums[name]) for name in _TIMES],
-        *[sums[name] for name in _COSTS],
+        **figures,
+        **{name: sums[name] for name in _COSTS},
         spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
         efficiency=ratio(sums["active_gpu_ms"], measured),
         measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),

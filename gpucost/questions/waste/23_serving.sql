@@ -1,4 +1,4 @@
--- reads: waste_cells, waste_pods; $target_utilization
+-- reads: waste_cells, waste_pods; variable waste_has_services: some pods are of services; $target_utilization
 -- writes: waste_serving, one row per (serving workload, cell) that holds more GPUs than its peak needs: the surplus parts of its idle and of its active time
 -- invariant: 0 <= idle_part, active_part <= 1; idle time counts first
 CREATE OR REPLACE TEMP TABLE waste_serving AS
@@ -9,7 +9,7 @@ WITH cells AS (
         sum(greatest(0, c.idle_gpu_ms - p.gpus * greatest(0, least(c.to_ms, p.started_ms) - greatest(c.from_ms, p.held_from_ms)))) AS idle,
         sum(c.utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS busy
     FROM waste_cells AS c JOIN waste_pods AS p USING (allocation_id)
-    WHERE p.workload_type = 'inference'
+    WHERE getvariable('waste_has_services') AND p.workload_type = 'inference'
     GROUP BY ALL
 ),
 needs AS (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
@@ -192,10 +192,8 @@ def build(
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
-    load_activity(con, config.activity)
-    load_devices(con, period)
+    workloads = _workloads(con, config, period, top) if top else []
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
-    workloads = answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
     return Waste(
         by=by,
         buckets=whole,
@@ -203,6 +201,12 @@ def build(
         totals=WasteTotals.of(whole),
         workloads=tuple(WorkloadWaste(**in_hours(row)) for row in workloads),
     )
+
+
+def _workloads(con: DuckDBPyConnection, config: Config, period: Period, top: int) -> list[dict[str, Any]]:
+    load_activity(con, config.activity)
+    load_devices(con, period)
+    return answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
 
 
 # The part of the period that contains each cell or day, by its from_ms.
@@ -242,7 +246,12 @@ UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c WHERE c.kind = 'allocated' AND NOT getvariable('report_by_day')
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
-    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('report_by_day')"""
+    ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('waste_has_fine')"""
+# Known before planning, so that DuckDB leaves the cells out.
+_HAS_SERVICES = (
+    "SET VARIABLE waste_has_services = (SELECT bool_or(workload_type = 'inference') FROM waste_pods)"
+)
+_HAS_FINE = "SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)"
 
 
 def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = ()) -> None:
@@ -256,8 +265,10 @@ def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
     run_stage(con, PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
+    con.execute(_HAS_SERVICES)
     run_stage(con, PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
+    con.execute(_HAS_FINE)
     con.execute(_HELD_CELLS)
     run_stage(con, PACKAGE, "30_held")
     run_stage(con, PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
