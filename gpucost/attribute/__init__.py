@@ -67,6 +67,13 @@ _CLEARED = [
     f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
     for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
 ]
+_DROP_STATES = """
+DROP TABLE IF EXISTS temp.state_intervals;
+DROP TABLE IF EXISTS temp.named_series;
+DROP TABLE IF EXISTS temp.device_series;
+DROP TABLE IF EXISTS temp.allocated"""
+# A replaced table would stay in memory as long as its successor is made.
+_DROP_HOURS = "DROP TABLE IF EXISTS temp.device_hours"
 _CHANGED = """
 SELECT from_ms, to_ms
 FROM day_fingerprints ANTI JOIN (FROM attributed_days WHERE is_sealed OR to_ms > $seal_until) USING (from_ms, to_ms, fingerprint)
@@ -102,6 +109,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     split_prices(con)
     recount_idle(con, tz)
     first, last = fingerprint(con, tz)
+    # The largest tables of inventory would leave little memory to the days, and nothing reads them any more.
+    con.execute(_DROP_STATES)
     # time that neither metrics nor a bill cover any longer costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
@@ -124,6 +133,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         # Commit each span: replaced rows stay in memory until the transaction ends.
         con.commit()
         con.begin()
+        con.execute(_DROP_HOURS)
     run_stage(con, DAYS, "30_warnings")
 
 

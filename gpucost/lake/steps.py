@@ -454,6 +454,10 @@ def _days(work: _Work) -> None:
     work.reply.gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
 
 
+# Columns of blocks that files of earlier versions lack.
+_LATER = """
+UNION ALL BY NAME
+SELECT NULL::INTEGER AS idle_ms, NULL::DOUBLE AS value_ms, NULL::INTEGER AS longest_ms WHERE false"""
 # The sums of all hours. Lists of samples are read only for hours that need them, or to count idle samples
 # again.
 _SUMS = """
@@ -487,7 +491,7 @@ def _attribute(work: _Work) -> None:
     hours = {"from_hour": start // MS_PER_HOUR, "to_hour": end // MS_PER_HOUR}
     with_lists = True
     if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
-        con.execute(f"CREATE TEMP VIEW lake_blocks AS {rows}")
+        con.execute(f"CREATE TEMP VIEW lake_blocks AS {rows}{_LATER}")
         with_lists = value(con, _OTHER_THRESHOLD, hours)
         # Stages find neighboring hours by the order of rows.
         con.execute("SET preserve_insertion_order = true; DROP TABLE blocks")

@@ -75,6 +75,13 @@ def to_ratio(hours: tuple[float, float] = (-1, 99), name: str = RATIO, **labels:
     return relabel(UTIL, {"__name__": name, **labels}, hours=hours)
 
 
+def minute_of(one: Series) -> Any:
+    return one.times % 3_600_000 // 60_000
+
+
+# the first idle scrape of each hour is six seconds late
+late = each(UTIL, lambda one: replace(one, times=one.times + 6_000 * (minute_of(one) == 21)))
+paused = each(UTIL, lambda one: one.where((minute_of(one) <= 30) | (minute_of(one) >= 40)))
 NO_ENGINE = drop(ENGINE)
 VENDORS = """
 amd_com_gpu     | gpu_gfx_activity                | UUID=serial_number Hostname=hostname
@@ -95,6 +102,9 @@ CASES = [
     # 5 % is active under the threshold of 5 %, as 5 and as 0.05
     measured("the threshold is compared in the unit of each name", WHOLE, to_ratio((2, 99)), scale(RATIO, 0.01), percent=5),
     measured("4.9 percent is idle", IDLE, percent=4.9),
+    measured("scrapes off the grid count until the next one", "211/600 389/600 0", late),
+    # the scrape at 30 minutes counts for one minute
+    measured("a pause in an hour with a scrape off the grid is unmeasured", "211/600 299/600 9/60", paused, late),
     # DCGM 4.6 reported a percentage under the new name: 3 % is idle
     measured(
         "percentages under the name of a ratio", WHOLE, never_zero, NO_ENGINE, to_ratio(),

@@ -6,11 +6,13 @@ import random
 import statistics
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import numpy as np
 import pytest
 
+from gpucost import attribute as attribution
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store import metrics, sqlfiles
 from gpucost.store.metrics import (
@@ -84,7 +86,7 @@ def test_blocks_equal_a_calculation_in_plain_python(con: Con) -> None:
     rows = found(
         con,
         "SELECT labels['UUID'], hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,"
-        " gap_ms, last_offset_ms, last_value, vals FROM blocks JOIN series USING (series_id)",
+        " gap_ms, last_offset_ms, last_value, vals, idle_ms, value_ms, longest_ms FROM blocks JOIN series USING (series_id)",
     )
     expected = []
     for labels, points in series:
@@ -98,9 +100,13 @@ def test_blocks_equal_a_calculation_in_plain_python(con: Con) -> None:
             idle = sum(v < 5 for v in values[:-1])
             median = statistics.median_low(gaps) if gaps else None
             offsets = times if step is None else None
+            sums: tuple[float | None, ...] = (None, None, None)
+            if gaps and step is None:
+                pairs = list(zip(gaps, values, strict=False))
+                sums = (sum(gap for gap, v in pairs if v < 5), sum(gap * v for gap, v in pairs), max(gaps))
             expected.append(
                 (labels["UUID"], 472_222 + hour, len(values), sum(values), idle, 5.0, times[0], step, offsets, median, times[-1],
-                 values[-1], values)
+                 values[-1], values, *sums)
             )  # fmt: skip
     assert sorted(rows, key=str) == sorted(expected, key=str)
 
@@ -143,6 +149,17 @@ def test_fewer_samples_do_not_replace_more_but_a_new_threshold_does(con: Con) ->
         load(con, (GPU, every(step, 0, 1, value)), hours=(0, 1), idle=idle)
         block = "SELECT samples, last_value, idle_samples, idle_threshold FROM blocks"
         assert found(con, block) == [expected]
+
+
+def test_another_threshold_gives_the_sums_of_a_load_with_it(con: Con) -> None:
+    points = [(T0 + second * 1000, float(second % 90)) for second in (0, 60, 121, 180, 275, 3500)]
+    load(con, (GPU, points), (GPU | {"UUID": "2"}, every(MINUTE, 0, 1, 40)))
+    con.execute("CREATE TEMP TABLE node_devices AS SELECT series_id, 1.0 AS scale FROM series")
+    con.execute("CREATE TEMP TABLE settings AS SELECT 60.0 AS threshold_percent")
+    attribution.recount_idle(con, ZoneInfo("UTC"))
+    with empty_store() as other:
+        load(other, (GPU, points), (GPU | {"UUID": "2"}, every(MINUTE, 0, 1, 40)), idle=60)
+        assert found(con, "FROM blocks ORDER BY ALL") == found(other, "FROM blocks ORDER BY ALL")
 
 
 def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
