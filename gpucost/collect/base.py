@@ -326,8 +326,7 @@ class Collector(ABC, Generic[Batch]):
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
         while True:
-            # One window more than threads: the threads stay busy while it waits for its commit.
-            while len(flight) <= self._server.concurrency and gone is None and (span := next(windows, None)):
+            while len(flight) < self._server.concurrency and gone is None and (span := next(windows, None)):
                 flight.append((span, self._fetching(span)))
             if not flight:
                 break

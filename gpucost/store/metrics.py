@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from itertools import chain, compress
+from itertools import chain, compress, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,7 +79,7 @@ def ordered(parts: Sequence[Samples]) -> Samples:
 
     The last part's sample takes precedence.
     """
-    joined = Samples(*map(np.concatenate, zip(*parts, strict=True)))
+    joined = parts[0] if len(parts) == 1 else Samples(*map(np.concatenate, zip(*parts, strict=True)))
     new = begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
@@ -101,11 +101,26 @@ FROM incoming
 ORDER BY series_id, hour"""
 
 
-def build(samples: Samples) -> dict[str, Any]:
-    """Columns of blocks, one element per (series, hour), in that order.
+# Number of samples from which a part of a window's blocks is built on its own, to bound memory.
+_PART_SAMPLES = 250_000
 
-    Only blocks without a constant step have offsets.
-    """
+
+def build(samples: Samples) -> dict[str, Any]:
+    """Columns of blocks, one element per (series, hour). Only blocks without a constant step have offsets."""
+    series = np.flatnonzero(begins(samples.series_id))
+    at = np.searchsorted(series, np.arange(0, len(samples.ts_ms), _PART_SAMPLES))
+    bounds = [*np.unique(series[at[at < len(series)]]).tolist(), None]
+    parts = [_build(Samples._make(column[a:b] for column in samples)) for a, b in pairwise(bounds)]
+    return {
+        name: list(chain.from_iterable(part[name] for part in parts))
+        if name in ("vals", "offsets_ms")
+        else np.concatenate([part[name] for part in parts])
+        for name in parts[0]
+    }
+
+
+def _build(samples: Samples) -> dict[str, Any]:
+    """Columns of the blocks of some series, in the order of series and hours."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
     new = begins(series_id, hour)
@@ -513,7 +528,7 @@ def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
 
 def _samples(answer: ReadAnswer, numbers: Int32s, limits: Threshold | None = None) -> Samples:
     """An answer's samples with their series numbers and, for activity, the idle threshold."""
-    thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
+    thresholds = np.broadcast_to(limits.idle, answer.ts_ms.shape) if limits else np.empty(0)
     left_out = np.empty(0, np.int32) if limits else answer.weights - 1
     return Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
 

@@ -118,20 +118,25 @@ class Bits:
             message, first = message[is_open], after[is_open]
 
 
-def decode(bits: Bits, start: Integers, end: Integers, most_samples: int) -> Chunks:
-    """The chunks at these bytes. Raises Garbled, and TooMuch for more than `most_samples` different samples."""
+def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_shared: bool) -> Chunks:
+    """The chunks at these bytes, each with a pattern of its own unless `is_shared`.
+
+    Raises Garbled, and TooMuch for more than `most_samples` samples of patterns.
+    """
     if (end - start < 2).any():
         raise Garbled("the answer contains a chunk without a header")
     _, value_at = bits.varints(start + 2)
     if (value_at + _VALUE_BYTES > end)[bits.words(start) >> np.uint64(48) > 0].any():
         raise Garbled("the answer contains a chunk without a sample")
-    numbers: dict[bytes, int] = {}
-    keys = (
-        bits.data[first:value] + bits.data[value + _VALUE_BYTES : last]
-        for first, value, last in zip(start.tolist(), value_at.tolist(), end.tolist(), strict=True)
-    )
-    pattern = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-    _, chunk = np.unique(pattern, return_index=True)
+    pattern = chunk = np.arange(len(start))
+    if is_shared:
+        numbers: dict[bytes, int] = {}
+        keys = (
+            bits.data[first:value] + bits.data[value + _VALUE_BYTES : last]
+            for first, value, last in zip(start.tolist(), value_at.tolist(), end.tolist(), strict=True)
+        )
+        pattern = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        _, chunk = np.unique(pattern, return_index=True)
     patterns = _patterns(bits, start[chunk], value_at[chunk], end[chunk], most_samples)
     return Chunks(pattern, bits.words(value_at), patterns)
 
@@ -226,7 +231,9 @@ class _Steps:
         if (lead + size > 64).any():
             raise Garbled("the answer contains an impossible value")
         self._lead[changed], self._size[changed] = lead, size
-        at = bit[changed] + np.where(is_new, 12, 1)
-        bits = self._bits.from_bit(at) >> (64 - size).astype(np.uint64)
-        self.change[changed] ^= bits << (64 - lead - size).astype(np.uint64)
+        before = np.where(is_new, 13, 2)
+        at = bit[changed] - 1 + before
+        # The word has 63 valid bits.
+        bits = word << before.astype(np.uint64) if (before + size <= 63).all() else self._bits.from_bit(at)
+        self.change[changed] ^= bits >> (64 - size).astype(np.uint64) << (64 - lead - size).astype(np.uint64)
         bit[changed] = at + size

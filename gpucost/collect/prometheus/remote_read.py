@@ -10,6 +10,7 @@ import json
 import re
 import struct
 from functools import cache, lru_cache
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpucost.collect.prometheus.chunks import Chunks
-    from gpucost.collect.prometheus.parse import Flags, Integers
+    from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.config.model import PrometheusSource
 
     Checksums = NDArray[np.uint32]
+    Int32s = NDArray[np.int32]
 
 HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -48,6 +50,9 @@ _STREAMED_XOR_CHUNKS = 1
 _XOR = 1
 # Prometheus ends a series with this NaN; queries leave it out.
 _STALE = np.uint64(0x7FF0000000000002)
+# Number of chunks whose samples are decoded together: with fewer, steps take longer; with more, memory.
+_PART_CHUNKS = 4096
+_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
 # Size limit of an answer: the bytes of its samples before compression.
 SAMPLE_BYTES = 16
 
@@ -181,27 +186,25 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise Garbled("the answer contains a number that is too long")
 
 
-def _read_text(data: bytes, at: int) -> tuple[bytes, int]:
-    """The text field whose tag is at a byte, and the byte after it."""
-    size, at = _read_varint(data, at + 1)
-    return data[at : at + size], at + size
-
-
 @lru_cache(CACHE_LIMIT)
 def _labels_of(metric: str, text: bytes, external: frozenset[tuple[str, str]]) -> Labels:
     """The labels in these fields, without external ones, cached per series. `metric` is the stored name."""
     labels, at = Labels(), 0
     try:
         while at < len(text):
-            pair, at = _read_text(text, at)
-            name, middle = _read_text(pair, 0)
-            value = _read_text(pair, middle)[0] if middle < len(pair) else b""
-            labels[name.decode()] = value.decode()
+            size, start = _read_varint(text, at + 1)
+            end = start + size
+            size, start = _read_varint(text, start + 1)
+            name, start = intern(text[start : start + size].decode()), start + size
+            size, start = _read_varint(text, start + 1) if start < end else (0, end)
+            labels[name], at = intern(text[start : start + size].decode()), start + size
+            if at != end:
+                raise Garbled("the answer contains invalid labels")
     except (IndexError, UnicodeDecodeError):
         raise Garbled("the answer contains invalid labels") from None
-    for label, content in external:
-        if labels.get(label) == content:
-            del labels[label]
+    for name, value in external:
+        if labels.get(name) == value:
+            del labels[name]
     labels["__name__"] = metric
     return labels
 
@@ -240,18 +243,37 @@ class ChunkReader:
         number = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
         series = [_labels_of(self.metric, text, self.external) for text in numbers]
         is_chunk = tag == _SECOND
-        chunks = decode(bits, *_chunks(bits, first[is_chunk], after[is_chunk]), self.most_samples)
-        return self._samples(series, number[message[is_chunk]], chunks)
+        owner = number[message[is_chunk]]
+        # By series and time, as far as the fields of a message and the frames are.
+        order = np.argsort(owner, kind="stable")
+        owner = owner[order]
+        first, after = _chunks(bits, first[is_chunk][order], after[is_chunk][order])
+        if self.is_state:
+            return self._states(series, owner, decode(bits, first, after, self.most_samples, is_shared=True))
+        parts = [_NO_SAMPLES]
+        for at in range(0, len(owner), _PART_CHUNKS):
+            part = slice(at, at + _PART_CHUNKS)
+            chunks = decode(bits, first[part], after[part], self.most_samples, is_shared=False)
+            parts.append(self._raw(owner[part].astype(np.int32), chunks))
+            if sum(len(index) for index, _, _ in parts) > self.most_samples:
+                raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
+        return ReadAnswer(series, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def _samples(self, series: list[Labels], owner: Integers, chunks: Chunks) -> ReadAnswer:
-        """The samples of all chunks in the window, by series and in time order."""
+    def _raw(self, owner: Int32s, chunks: Chunks) -> tuple[Int32s, Integers, Floats]:
+        """All samples in the window of chunks without shared patterns: series, times and values."""
+        patterns = chunks.patterns.within(self.span)
+        chunk = patterns.number
+        values = chunks.first_value[chunk] ^ patterns.changes
+        is_sample = values != _STALE
+        keep = slice(None) if is_sample.all() else is_sample
+        return owner[chunk][keep], patterns.ts_ms[keep], values.view(np.float64)[keep]
+
+    def _states(self, series: list[Labels], owner: Integers, chunks: Chunks) -> ReadAnswer:
+        """The samples that represent all chunks in the window."""
         patterns = chunks.patterns.within(self.span)
         ts_ms, bounds = patterns.ts_ms, patterns.bounds
-        # The chunks with samples in the window, in the order of series and time.
         chunk = np.flatnonzero(np.diff(bounds)[chunks.pattern])
-        chunk = chunk[np.lexsort((ts_ms[bounds[chunks.pattern[chunk]]], owner[chunk]))]
         owner, pattern, first_value = owner[chunk], chunks.pattern[chunk], chunks.first_value[chunk]
-        begins_early = ts_ms[bounds[pattern[1:]]] <= ts_ms[bounds[pattern[:-1] + 1] - 1]
 
         def expanded(kept: Kept, group: Integers) -> tuple[Integers, ReadAnswer]:
             """The kept samples of a group for each chunk, and the chunk of each."""
@@ -268,7 +290,8 @@ class ChunkReader:
             is_sample = values != _STALE
             return chunk[is_sample], answer.only(is_sample)
 
-        if not self.is_state or (begins_early & (owner[1:] == owner[:-1])).any():
+        is_early = ts_ms[bounds[pattern[1:]]] <= ts_ms[bounds[pattern[:-1] + 1] - 1]
+        if (is_early & (owner[1:] == owner[:-1])).any():  # chunks that overlap: the store sorts their samples
             return expanded(Kept(np.arange(len(ts_ms)), bounds, np.zeros(len(ts_ms), np.int64)), pattern)[1]
         kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, patterns.changes)
         of_sample, answer = expanded(kept, pattern)
