@@ -574,7 +574,8 @@ def _valid(
     reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
     wrong = suspect[reasons >= 0]
     hours = answer.ts_ms[wrong] // MS_PER_HOUR
-    keys, counts = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_counts=True)
+    keys, number = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_inverse=True)
+    counts = np.bincount(number, answer.weights[wrong], len(keys)).astype(np.int64)
     for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
         dropped[metric, key // len(REASONS), REASONS[key % len(REASONS)]] += count
     keep = np.ones(len(values), dtype=np.bool_)
