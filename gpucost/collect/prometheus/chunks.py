@@ -95,9 +95,7 @@ class Bits:
                 return value, after
         raise Garbled("the answer contains a number that is too long")
 
-    def fields(
-        self, first: Integers, end: Integers
-    ) -> Iterator[tuple[Integers, Words, Integers, Integers]]:
+    def fields(self, first: Integers, end: Integers) -> Iterator[tuple[Integers, Words, Integers, Integers]]:
         """The fields of protobuf messages, the next of each at a time: its message, tag, first byte and end.
 
         A field is a text or a number. Raises Garbled.
@@ -141,9 +139,7 @@ def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_
     return Chunks(pattern, bits.words(value_at), patterns)
 
 
-def _patterns(
-    bits: Bits, start: Integers, value_at: Integers, end: Integers, most_samples: int
-) -> Patterns:
+def _patterns(bits: Bits, start: Integers, value_at: Integers, end: Integers, most_samples: int) -> Patterns:
     """The samples of different chunks."""
     count = (bits.words(start) >> np.uint64(48)).astype(np.int64)
     # From the third sample on, each has at least two bits.
@@ -157,7 +153,9 @@ def _patterns(
     ts_ms, changes = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.uint64)
     order = np.argsort(-count, kind="stable")
     place, count = bounds[order], count[order]
-    steps = _Steps(bits, _signed(zigzag)[order], distance.view(np.int64)[order], after[order] * 8, end[order] * 8)
+    steps = _Steps(
+        bits, _signed(zigzag)[order], distance.view(np.int64)[order], after[order] * 8, end[order] * 8
+    )
     alive = np.searchsorted(-count, -np.arange(count[0] if len(count) else 0))
     for nth, chunks in enumerate(alive.tolist()):
         if nth > 0:
@@ -178,9 +176,7 @@ class _Steps:
     that change. `bit`, `end`: the next bit of each chunk, and the end of its bits.
     """
 
-    def __init__(
-        self, bits: Bits, time: Integers, distance: Integers, bit: Integers, end: Integers
-    ) -> None:
+    def __init__(self, bits: Bits, time: Integers, distance: Integers, bit: Integers, end: Integers) -> None:
         self._bits = bits
         self.time, self._distance = time, distance
         self.change = np.zeros(len(time), np.uint64)

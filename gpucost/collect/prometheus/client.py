@@ -293,9 +293,7 @@ class PrometheusClient:
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
-    def _send(
-        self, path: str, form: Mapping[str, Any] | bytes, *, stream: bool = False
-    ) -> requests.Response:
+    def _send(self, path: str, form: Mapping[str, Any] | bytes, *, stream: bool = False) -> requests.Response:
         url = f"{self._source.url}/api/v1/{path}"
         options: dict[str, Any] = {"timeout": self._timeout, "stream": stream, "allow_redirects": False}
         if isinstance(form, bytes):

@@ -479,9 +479,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 except NotOffered as error:
                     _log.warning("%s: %s; reading JSON instead", self.source, error.message)
                     self._reads_chunks = False
-            return self._matrix(
-                selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", part
-            )
+            return self._matrix(selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", part)
 
         return self._in_parts(span, ask, too_much)
 

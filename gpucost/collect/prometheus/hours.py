@@ -21,7 +21,7 @@ from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, begins, leader
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpucost.collect.prometheus.parse import Flags, Floats, Integers
+    from gpucost.collect.prometheus.parse import Floats, Integers
     from gpucost.collect.prometheus.queries import Selector
 
 # Labels of kube_node_info that no scrape target has, and labels that name an object if labels are honored,

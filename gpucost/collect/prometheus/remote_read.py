@@ -86,7 +86,9 @@ def request(name: str, matchers: Sequence[str], span: Span) -> bytes:
     for label, operator, text in _MATCHER.findall(",".join(matchers)):
         value = json.loads(text)
         # Prometheus ignores a matcher that is equal to its external label; a missing one is equal to "".
-        found.append((_MATCHES, label, re.escape(value)) if operator == "=" else (_OPERATORS[operator], label, value))
+        found.append(
+            (_MATCHES, label, re.escape(value)) if operator == "=" else (_OPERATORS[operator], label, value)
+        )
     query = _number(1, span[0]) + _number(2, span[1] - 1)
     for kind, label, value in found:
         query += _text(3, _number(1, kind) + _text(2, label.encode()) + _text(3, value.encode()))
@@ -284,9 +286,7 @@ class ChunkReader:
             position = kept.position[row]
             values = first_value[chunk] ^ patterns.changes[position]
             index, left_out = owner[chunk].astype(np.int32), kept.left_out[row].astype(np.int32)
-            answer = ReadAnswer(
-                series, index, ts_ms[position], values.view(np.float64), left_out=left_out
-            )
+            answer = ReadAnswer(series, index, ts_ms[position], values.view(np.float64), left_out=left_out)
             is_sample = values != _STALE
             return chunk[is_sample], answer.only(is_sample)
 
@@ -342,7 +342,11 @@ def _frames(data: bytes) -> tuple[Integers, Integers]:
 def _fields(bits: Bits, start: Integers, end: Integers) -> list[Any]:
     """The fields of all messages, in no order: message, tag, first byte and end."""
     steps = list(bits.fields(start, end))
-    return [np.concatenate(column) for column in zip(*steps, strict=True)] if steps else [np.empty(0, np.int64)] * 4
+    return (
+        [np.concatenate(column) for column in zip(*steps, strict=True)]
+        if steps
+        else [np.empty(0, np.int64)] * 4
+    )
 
 
 def _chunks(bits: Bits, start: Integers, end: Integers) -> tuple[Integers, Integers]:
