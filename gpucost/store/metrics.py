@@ -71,7 +71,8 @@ def leaders(group: Int64s, samples: NDArray[Any], key: NDArray[np.uint64]) -> Bo
     has_most = samples == most[group]
     lowest = np.full(len(most), np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(lowest, group[has_most], key[has_most])
-    return has_most & (key == lowest[group])
+    is_leader: Bools = has_most & (key == lowest[group])
+    return is_leader
 
 
 def ordered(parts: Sequence[Samples]) -> Samples:
@@ -111,12 +112,9 @@ def build(samples: Samples) -> dict[str, Any]:
     at = np.searchsorted(series, np.arange(0, len(samples.ts_ms), _PART_SAMPLES))
     bounds = [*np.unique(series[at[at < len(series)]]).tolist(), None]
     parts = [_build(Samples._make(column[a:b] for column in samples)) for a, b in pairwise(bounds)]
-    return {
-        name: list(chain.from_iterable(part[name] for part in parts))
-        if name in ("vals", "offsets_ms")
-        else np.concatenate([part[name] for part in parts])
-        for name in parts[0]
-    }
+    columns = {name: [part[name] for part in parts] for name in parts[0]}
+    lists = {name: list(chain.from_iterable(columns.pop(name))) for name in ("vals", "offsets_ms")}
+    return lists | {name: np.concatenate(column) for name, column in columns.items()}
 
 
 def _build(samples: Samples) -> dict[str, Any]:

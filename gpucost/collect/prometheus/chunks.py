@@ -81,7 +81,8 @@ class Bits:
     def from_bit(self, bit: Integers) -> Words:
         """The 64 bits from each bit."""
         octet, shift = bit >> 3, (bit & 7).astype(np.uint64)
-        return self.words(octet) << shift | self.octets[octet + 8] >> (np.uint64(8) - shift)
+        found: Words = self.words(octet) << shift | self.octets[octet + 8] >> (np.uint64(8) - shift)
+        return found
 
     def varints(self, octet: Integers) -> tuple[Words, Integers]:
         """The varint at each byte, and the byte after it."""
@@ -148,88 +149,67 @@ def _patterns(bits: Bits, start: Integers, value_at: Integers, end: Integers, mo
     if count.sum() > most_samples:
         raise TooMuch(f"the answer contains more than {most_samples:,} different samples")
     zigzag, _ = bits.varints(start + 2)
-    distance, after = bits.varints(value_at + _VALUE_BYTES)
-    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
-    ts_ms, changes = np.zeros(bounds[-1], np.int64), np.zeros(bounds[-1], np.uint64)
+    first_distance, after = bits.varints(value_at + _VALUE_BYTES)
+    bounds = np.append(0, np.cumsum(count))
+    ts_ms, changes = np.empty(bounds[-1], np.int64), np.empty(bounds[-1], np.uint64)
+    # The state of all chunks after the same number of samples, the longest chunks first.
     order = np.argsort(-count, kind="stable")
-    place, count = bounds[order], count[order]
-    steps = _Steps(
-        bits, _signed(zigzag)[order], distance.view(np.int64)[order], after[order] * 8, end[order] * 8
-    )
-    alive = np.searchsorted(-count, -np.arange(count[0] if len(count) else 0))
-    for nth, chunks in enumerate(alive.tolist()):
-        if nth > 0:
-            steps.step(chunks, is_second=nth == 1)
-        ts_ms[place[:chunks] + nth] = steps.time[:chunks]
-        changes[place[:chunks] + nth] = steps.change[:chunks]
+    place, count, last = bounds[order], count[order], end[order] * 8
+    bit, distance = after[order] * 8, first_distance.view(np.int64)[order]
+    zigzag = zigzag[order]
+    time = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
+    change, window = np.zeros(len(order), np.uint64), np.tile([[0], [64]], len(order))
+    for nth, chunks in enumerate(np.searchsorted(-count, -np.arange(count.max(initial=0))).tolist()):
+        now = slice(chunks)
+        if nth:
+            word = bits.from_bit(bit[now])
+            if nth > 1:
+                word = _read_distances(bits, bit[now], word, distance[now])
+            time[now] += distance[now]
+            _read_values(bits, bit[now], word, change[now], window[:, now])
+            if (bit[now] > last[now]).any():
+                raise Garbled("the answer contains a truncated chunk")
+        ts_ms[place[now] + nth], changes[place[now] + nth] = time[now], change[now]
     return Patterns(bounds, ts_ms, changes)
 
 
-def _signed(zigzag: Words) -> Integers:
-    return (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
-
-
-class _Steps:
-    """The state of all chunks after the same number of samples, in descending order of their lengths.
-
-    `time`, `change`: of the last sample. `distance`: from the previous time. `lead`, `size`: the bits of a value
-    that change. `bit`, `end`: the next bit of each chunk, and the end of its bits.
-    """
-
-    def __init__(self, bits: Bits, time: Integers, distance: Integers, bit: Integers, end: Integers) -> None:
-        self._bits = bits
-        self.time, self._distance = time, distance
-        self.change = np.zeros(len(time), np.uint64)
-        self._lead, self._size = np.zeros(len(time), np.int64), np.full(len(time), 64)
-        self._bit, self._end = bit, end
-
-    def step(self, chunks: int, *, is_second: bool) -> None:
-        """Read one more sample of the first `chunks` chunks. Raises Garbled."""
-        bit = self._bit[:chunks]
-        word = self._bits.from_bit(bit)
-        if not is_second:
-            word = self._read_distance(bit, word)
-        self.time[:chunks] += self._distance[:chunks]
-        self._read_value(bit, word)
-        if (bit > self._end[:chunks]).any():
-            raise Garbled("the answer contains a truncated chunk")
-
-    def _read_distance(self, bit: Integers, word: Words) -> Words:
-        """Read the changes of distances: 0, or a prefix and a number of 14, 17, 20 or 64 bits."""
-        first = (word >> np.uint64(60)).astype(np.int64)
-        changed = np.flatnonzero(first >= 8)
-        if not len(changed):
-            bit += 1
-            return word << np.uint64(1)
-        prefix, length = _PREFIX[first], _LENGTH[first]
-        number = self._bits.from_bit(bit[changed] + prefix[changed])
-        size = length[changed]
-        change = (number >> (64 - size).astype(np.uint64)).view(np.int64)
-        # The highest number of each length is positive: -8191 to 8192.
-        half = np.int64(1) << (size - 1)
-        is_negative = (size < 64) & (change > half)
-        self._distance[changed] += change - np.where(is_negative, half * 2, 0)
-        bit += prefix + length
-        return self._bits.from_bit(bit)
-
-    def _read_value(self, bit: Integers, word: Words) -> None:
-        """Read the changes of values: 0, or 10 and the bits in the last window, or 11, a window and its bits."""
-        control = word >> np.uint64(62)
-        changed = np.flatnonzero(control >= 2)
+def _read_distances(bits: Bits, bit: Integers, word: Words, distance: Integers) -> Words:
+    """Read changed distances: 0, or a prefix and a number of 14, 17, 20 or 64 bits. Returns the next bits."""
+    first = (word >> np.uint64(60)).astype(np.int64)
+    changed = np.flatnonzero(first >= 8)
+    if not len(changed):
         bit += 1
-        if not len(changed):
-            return
-        word, is_new = word[changed], control[changed] == 3
-        lead = (word >> np.uint64(57) & np.uint64(31)).astype(np.int64)
-        size = (word >> np.uint64(51) & np.uint64(63)).astype(np.int64)
-        size[size == 0] = 64
-        lead, size = np.where(is_new, lead, self._lead[changed]), np.where(is_new, size, self._size[changed])
-        if (lead + size > 64).any():
-            raise Garbled("the answer contains an impossible value")
-        self._lead[changed], self._size[changed] = lead, size
-        before = np.where(is_new, 13, 2)
-        at = bit[changed] - 1 + before
-        # The word has 63 valid bits.
-        bits = word << before.astype(np.uint64) if (before + size <= 63).all() else self._bits.from_bit(at)
-        self.change[changed] ^= bits >> (64 - size).astype(np.uint64) << (64 - lead - size).astype(np.uint64)
-        bit[changed] = at + size
+        return word << np.uint64(1)
+    prefix, length = _PREFIX[first], _LENGTH[first]
+    size = length[changed]
+    number = bits.from_bit(bit[changed] + prefix[changed]) >> (64 - size).astype(np.uint64)
+    # The highest number of each length is positive: -8191 to 8192.
+    half = np.int64(1) << (size - 1)
+    is_negative = (size < 64) & (number.view(np.int64) > half)
+    distance[changed] += number.view(np.int64) - np.where(is_negative, half * 2, 0)
+    bit += prefix + length
+    return bits.from_bit(bit)
+
+
+def _read_values(bits: Bits, bit: Integers, word: Words, change: Words, window: Integers) -> None:
+    """Read changed values: 0, or 10 and the bits in the last window, or 11, a window and its bits.
+
+    A window is a number of leading zeros and a number of bits.
+    """
+    changed = np.flatnonzero(word >> np.uint64(63))
+    bit += 1
+    if not len(changed):
+        return
+    word = word[changed]
+    fields = (word >> np.array([[57], [51]], np.uint64) & np.array([[31], [63]], np.uint64)).astype(np.int64)
+    fields[1, fields[1] == 0] = 64
+    is_new = word >> np.uint64(62) == 3
+    window[:, changed] = lead, size = np.where(is_new, fields, window[:, changed])
+    if (lead + size > 64).any():
+        raise Garbled("the answer contains an impossible value")
+    before = np.where(is_new, 13, 2)
+    at = bit[changed] - 1 + before
+    # The word has 63 valid bits.
+    found = word << before.astype(np.uint64) if (before + size <= 63).all() else bits.from_bit(at)
+    change[changed] ^= found >> (64 - size).astype(np.uint64) << (64 - lead - size).astype(np.uint64)
+    bit[changed] = at + size

@@ -144,7 +144,8 @@ def _after_zeros(power: int) -> tuple[Checksums, Checksums]:
 
 def _append_zeros(checksums: Checksums, power: int) -> Checksums:
     lower, upper = _after_zeros(power)
-    return lower[checksums & np.uint32(0xFFFF)] ^ upper[checksums >> np.uint32(16)]
+    found: Checksums = lower[checksums & np.uint32(0xFFFF)] ^ upper[checksums >> np.uint32(16)]
+    return found
 
 
 def checksums(texts: Sequence[bytes]) -> Checksums:
@@ -259,7 +260,8 @@ class ChunkReader:
             parts.append(self._raw(owner[part].astype(np.int32), chunks))
             if sum(len(index) for index, _, _ in parts) > self.most_samples:
                 raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
-        return ReadAnswer(series, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+        index, ts_ms, values = map(np.concatenate, zip(*parts, strict=True))
+        return ReadAnswer(series, index, ts_ms, values)
 
     def _raw(self, owner: Int32s, chunks: Chunks) -> tuple[Int32s, Integers, Floats]:
         """All samples in the window of chunks without shared patterns: series, times and values."""
@@ -293,7 +295,7 @@ class ChunkReader:
         is_early = ts_ms[bounds[pattern[1:]]] <= ts_ms[bounds[pattern[:-1] + 1] - 1]
         if (is_early & (owner[1:] == owner[:-1])).any():  # chunks that overlap: the store sorts their samples
             return expanded(Kept(np.arange(len(ts_ms)), bounds, np.zeros(len(ts_ms), np.int64)), pattern)[1]
-        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, patterns.changes)
+        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, patterns.changes.view(np.int64))
         of_sample, answer = expanded(kept, pattern)
         if not kept.has_uneven:
             return answer
@@ -320,23 +322,22 @@ class ChunkReader:
 
 def _frames(data: bytes) -> tuple[Integers, Integers]:
     """First byte and end of each frame's message, after a check of all checksums."""
-    spans, expected, at = [], [], 0
+    starts, ends, expected, at = [], [], b"", 0
     while at < len(data):
         try:
             size, at = _read_varint(data, at)
         except IndexError:
             size = len(data)
-        end = at + 4 + size
-        if size < 4 or end > len(data):
+        expected += data[at : at + 4]
+        starts.append(at + 4)
+        at += 4 + size
+        ends.append(at)
+        if size < 4 or at > len(data):
             raise Garbled("the answer ends in the middle of a frame")
-        expected.append(data[at : at + 4])
-        spans.append((at + 4, end))
-        at = end
-    found = checksums([data[start:end] for start, end in spans])
-    if found.astype(">u4").tobytes() != b"".join(expected):
+    found = checksums([data[slice(*span)] for span in zip(starts, ends, strict=True)])
+    if found.astype(">u4").tobytes() != expected:
         raise Garbled("the answer contains a wrong checksum")
-    start, end = np.array(spans, np.int64).reshape(-1, 2).T
-    return start, end
+    return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
 def _fields(bits: Bits, start: Integers, end: Integers) -> list[Any]:
