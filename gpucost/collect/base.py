@@ -283,18 +283,12 @@ class Collector(ABC, Generic[Batch]):
             self.window_hours = max(1, min(self.window_hours, (span[1] - span[0]) // MS_PER_HOUR // 2))
             return [answer for part in parts for answer in self._in_parts(part, ask, too_much)]
 
-    def _samples(
-        self, metric: str, query: Callable[[int], str], span: Span, too_much: TooMuchFor
-    ) -> list[ReadAnswer]:
-        """The samples of `span`, by a `query` for a length in milliseconds."""
-
-        def ask(part: Span) -> ReadAnswer:
-            # Prometheus 3 excludes a sample at the left end of a range, Prometheus 2 includes it. A range of
-            # the window's length that ends one millisecond before the window makes both include its first
-            # moment; the store drops earlier samples.
-            return self._client.matrix(metric, query(part[1] - part[0]), part[1] - 1)
-
-        return self._in_parts(span, ask, too_much)
+    def _matrix(self, metric: str, query: Callable[[int], str], span: Span) -> ReadAnswer:
+        """The samples of `span` as JSON, by a `query` for a length in milliseconds."""
+        # Prometheus 3 excludes a sample at the left end of a range, Prometheus 2 includes it. A range of the
+        # window's length that ends one millisecond before the window makes both include its first moment; the
+        # store drops earlier samples.
+        return self._client.matrix(metric, query(span[1] - span[0]), span[1] - 1)
 
     @abstractmethod
     def fetch(self, span: Span) -> Batch:
@@ -332,8 +326,7 @@ class Collector(ABC, Generic[Batch]):
         flight: deque[tuple[Span, Future[Batch]]] = deque()
         gone: SourceError | None = None
         while True:
-            # One window more than threads: the threads stay busy while it waits for its commit.
-            while len(flight) <= self._server.concurrency and gone is None and (span := next(windows, None)):
+            while len(flight) < self._server.concurrency and gone is None and (span := next(windows, None)):
                 flight.append((span, self._fetching(span)))
             if not flight:
                 break

@@ -613,6 +613,8 @@ class PrometheusSource(Section):
     """Maximum size of an answer, decompressed; larger ones are queried in parts."""
     max_response_seconds: PositiveFloat = 600.0
     """Maximum time for a whole answer, in seconds."""
+    remote_read: bool = True
+    """Whether to read samples as compressed chunks, if the server offers it; otherwise as JSON."""
     partial_response: Literal["refuse", "accept"] = "refuse"
     """Whether to load answers that the server marks as partial; their hours stay marked."""
     late_hours: int = Field(default=72, ge=0, le=24 * 60)

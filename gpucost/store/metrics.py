@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from itertools import chain, compress
+from itertools import chain, compress, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,8 +35,8 @@ NONE = -1  # null in integer columns
 class Samples(NamedTuple):
     """Samples with their series numbers; `thresholds` (idle below) per sample, empty for states.
 
-    `left_out` counts the equally spaced samples of equal value and hour between the previous sample and this
-    one.
+    `left_out` counts the samples of equal value and hour, without a long silence, between the previous sample
+    and this one. They are evenly spaced in the series that is the leader of its scrape target.
     """
 
     series_id: Int32s
@@ -55,12 +55,32 @@ def begins(*columns: NDArray[Any]) -> Bools:
     return begins
 
 
+def spread(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
+    """All rows of ranges of rows: the number of each row's range, and the row."""
+    number = np.repeat(np.arange(len(count)), count)
+    return number, first[number] + np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
+
+
+def leaders(group: Int64s, samples: NDArray[Any], key: NDArray[np.uint64]) -> Bools:
+    """Marks in each group (a scrape target and hour) the row with the most samples, then the lowest key.
+
+    Groups are small integers. Keys of equal series are equal, so that a group may have several leaders.
+    """
+    most = np.zeros(group.max(initial=0) + 1, np.int64)
+    np.maximum.at(most, group, samples)
+    has_most = samples == most[group]
+    lowest = np.full(len(most), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(lowest, group[has_most], key[has_most])
+    is_leader: Bools = has_most & (key == lowest[group])
+    return is_leader
+
+
 def ordered(parts: Sequence[Samples]) -> Samples:
     """All parts joined: each series' samples together, ordered by time, each moment once.
 
     The last part's sample takes precedence.
     """
-    joined = Samples(*map(np.concatenate, zip(*parts, strict=True)))
+    joined = parts[0] if len(parts) == 1 else Samples(*map(np.concatenate, zip(*parts, strict=True)))
     new = begins(joined.series_id)
     starts = np.flatnonzero(new)
     in_order = bool((new[1:] | (joined.ts_ms[1:] > joined.ts_ms[:-1])).all())
@@ -82,11 +102,26 @@ FROM incoming
 ORDER BY series_id, hour"""
 
 
+# Number of samples from which a part of a window's blocks is built on its own, to bound memory.
+_PART_SAMPLES = 250_000
+
+
 def build(samples: Samples) -> dict[str, Any]:
-    """Columns of blocks, one element per (series, hour), in that order.
+    """Columns of blocks, one element per (series, hour).
 
     Only blocks without a constant step have offsets and sums of time.
     """
+    series = np.flatnonzero(begins(samples.series_id))
+    at = np.searchsorted(series, np.arange(0, len(samples.ts_ms), _PART_SAMPLES))
+    bounds = [*np.unique(series[at[at < len(series)]]).tolist(), None]
+    parts = [_build(Samples._make(column[a:b] for column in samples)) for a, b in pairwise(bounds)]
+    columns = {name: [part[name] for part in parts] for name in parts[0]}
+    lists = {name: list(chain.from_iterable(columns.pop(name))) for name in ("vals", "offsets_ms")}
+    return lists | {name: np.concatenate(column) for name, column in columns.items()}
+
+
+def _build(samples: Samples) -> dict[str, Any]:
+    """Columns of the blocks of some series, in the order of series and hours."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
     new = begins(series_id, hour)
@@ -297,7 +332,7 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
 
 # a scrape target is identified by the lowest number among its series
 _TARGETS = """
-SELECT s.series_id, min(s.series_id) OVER (
+SELECT s.series_id, s.key, min(s.series_id) OVER (
     PARTITION BY coalesce(s.labels[$cluster_label], $default_cluster), s.labels['job'], s.labels['instance']) AS target
 FROM window_series AS w JOIN series AS s USING (series_id)
 ORDER BY s.series_id"""
@@ -313,24 +348,30 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 
 
 def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
-    """Write the lower median of the distances between samples, per scrape target and hour."""
+    """Write the lower median of the distances between samples, per scrape target and hour.
+
+    It is that of the target's leader, the series with the most samples in the hour.
+    """
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
-    inside = np.flatnonzero(~begins(series_id, hour)[1:])
-    starts = np.flatnonzero(begins(series_id))
+    starts = np.flatnonzero(begins(series_id, hour))
+    numbers, first = series_id[starts], hour.min()
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
-    with sqlfiles.frames(con, window_series={"series_id": series_id[starts]}):
+    with sqlfiles.frames(con, window_series={"series_id": np.unique(numbers)}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()
-    targets = np.asarray(rows["target"], dtype=np.int64)[
-        np.searchsorted(np.asarray(rows["series_id"]), series_id[starts])
-    ]
-    target = np.repeat(targets, np.diff(np.append(starts, len(ts_ms))))[inside]
-    first, hours = hour.min(), hour.max() - hour.min() + 1
-    times = left_out[inside + 1] + 1
-    groups, medians = lower_medians(
-        target * hours + hour[inside] - first, (ts_ms[inside + 1] - ts_ms[inside]) // times, times
+    places = np.searchsorted(np.asarray(rows["series_id"]), numbers)
+    targets, target = np.unique(np.asarray(rows["target"], dtype=np.int64)[places], return_inverse=True)
+    hours = hour.max() - first + 1
+    group = target * hours + hour[starts] - first
+    leading = np.flatnonzero(
+        leaders(group, np.add.reduceat(left_out + 1, starts), np.asarray(rows["key"], np.uint64)[places])
     )
-    gaps = {"series_id": groups // hours, "hour": groups % hours + first, "gap_ms": medians}
+    # the distances inside the hours of leaders
+    count = np.diff(np.append(starts, len(ts_ms)))[leading]
+    number, row = spread(starts[leading] + 1, count - 1)
+    times = left_out[row] + 1
+    groups, medians = lower_medians(group[leading[number]], (ts_ms[row] - ts_ms[row - 1]) // times, times)
+    gaps = {"series_id": targets[groups // hours], "hour": groups % hours + first, "gap_ms": medians}
     with sqlfiles.frames(con, window_gaps=gaps):
         con.execute(_GAPS, {"source": window.source, **clusters})
 
@@ -367,8 +408,7 @@ class ReadAnswer:
 
     `series` are labels including `__name__`; `series_index` is int32, `ts_ms` int64, `values` float64.
     `is_partial`: the server marked its answer as incomplete, and the settings accept that. `left_out`, if
-    set, counts for each sample the equally spaced ones between it and the previous one, of equal series,
-    value and hour.
+    set, counts for each sample the ones left out after the previous one, as in Samples.
     """
 
     series: Sequence[Mapping[str, str]]
@@ -495,7 +535,7 @@ def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
 
 def _samples(answer: ReadAnswer, numbers: Int32s, limits: Threshold | None = None) -> Samples:
     """An answer's samples with their series numbers and, for activity, the idle threshold."""
-    thresholds = np.full(len(answer.ts_ms), limits.idle) if limits else np.empty(0)
+    thresholds = np.broadcast_to(limits.idle, answer.ts_ms.shape) if limits else np.empty(0)
     left_out = np.empty(0, np.int32) if limits else answer.weights - 1
     return Samples(numbers[answer.series_index], answer.ts_ms, answer.values, thresholds, left_out)
 
@@ -541,7 +581,8 @@ def _valid(
     reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
     wrong = suspect[reasons >= 0]
     hours = answer.ts_ms[wrong] // MS_PER_HOUR
-    keys, counts = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_counts=True)
+    keys, number = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_inverse=True)
+    counts = np.bincount(number, answer.weights[wrong], len(keys)).astype(np.int64)
     for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
         dropped[metric, key // len(REASONS), REASONS[key % len(REASONS)]] += count
     keep = np.ones(len(values), dtype=np.bool_)

@@ -43,7 +43,9 @@ def free_port() -> int:
 def start_prometheus(data: Path, port: int) -> subprocess.Popen[bytes]:
     """Start a Prometheus with the blocks in `data`; return once it answers."""
     config = data / "prometheus.yml"
-    config.write_text("global: {scrape_interval: 1h}\n")
+    # Remote read adds the external labels to all series.
+    labels = '{cluster: elsewhere, prometheus_replica: "0"}'
+    config.write_text(f"global: {{scrape_interval: 1h, external_labels: {labels}}}\n")
     flags = f"--storage.tsdb.path={data} --storage.tsdb.retention.time=100y --log.level=error"
     words = f"prometheus --config.file={config} --web.listen-address=127.0.0.1:{port} {flags}"
     process = subprocess.Popen(words.split())

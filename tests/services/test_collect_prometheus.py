@@ -1,6 +1,6 @@
 """Collecting from real servers stores the scraped samples.
 
-Any labels, from Prometheus and VictoriaMetrics; constant series by their hourly sums; late samples. For clocks, see
+Any labels, from Prometheus and VictoriaMetrics; constant series as chunks and by their hourly sums; late samples. For clocks, see
 unit/test_collect_windows.py.
 """
 
@@ -270,7 +270,7 @@ class World:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 16))])
 def test_hourly_states_match_samples(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_prometheus()
-    read = {"hours": 0, "samples": 0}
+    read = {"chunks": 0, "hours": 0, "samples": 0}
     matrix, dice = PrometheusClient.matrix, random.Random(seed)
 
     def counted(self: PrometheusClient, metric: str, query: str, at_ms: int) -> ReadAnswer:
@@ -285,17 +285,18 @@ def test_hourly_states_match_samples(seed: int, tmp_path: Path, monkeypatch: pyt
     with prometheus_over_text(
         World(seed, dice.choice([0.1, 0.4, 0.9])).write, tmp_path / "prometheus"
     ) as url:
-        for name, most in (("hours", dice.choice([1_000, 2_000_000])), ("samples", 2_000_000)):
+        few = dice.choice([1_000, 2_000_000])
+        for name, most in (("chunks", few), ("hours", few), ("samples", 2_000_000)):
             if name == "samples":
                 monkeypatch.setattr(PrometheusCollector, "_scrapes", lambda *_: None)
             store = Store(tmp_path / name)
-            source = PrometheusSource(url=url, cluster="c", max_samples=most)
+            source = PrometheusSource(url=url, cluster="c", max_samples=most, remote_read=name == "chunks")
             assert collect_prometheus(Config(store=store.path), source, store, period, retries=QUICK).ok
             rows = store.query("SELECT hour, samples FROM asked_hours ORDER BY ALL")[1]
             gaps = store.query("SELECT * EXCLUDE (source) FROM scrape_gaps ORDER BY ALL")[1]
             stored.append([*contents(store), rows, gaps])
-    assert stored[0] == stored[1]
-    assert read["hours"] != read["samples"]  # it was queried in another way
+    assert stored[0] == stored[1] == stored[2]
+    assert read["hours"] != read["samples"] and not read["chunks"]  # queried in other ways
 
 
 DAY_HOURS = 24

@@ -91,6 +91,7 @@ class Fake:
     """
 
     url: str = ""
+    read: Callable[[bytes], Reply] = lambda _: Reply(404)  # to requests for remote read
     trick: Trick = lambda _: None
     queries: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -107,6 +108,9 @@ class Handler(Quiet, BaseHTTPRequestHandler):
         self._serve(urlsplit(self.path).query)
 
     def do_POST(self) -> None:
+        if self.path.partition("?")[0].endswith("/api/v1/read"):
+            self.send(self.fakes[self.path.split("/")[1]].read(self.received()))
+            return
         self._serve(self.rfile.read(int(self.headers["Content-Length"])).decode())
 
     def _serve(self, form: str) -> None:
@@ -128,8 +132,8 @@ class Handler(Quiet, BaseHTTPRequestHandler):
         body = json.dumps(reply.body, separators=(",", ":")) if isinstance(reply.body, dict) else reply.body
         text = body.encode() if isinstance(body, str) else body
         self.send_response(reply.status)
-        self.send_header("Content-Type", "text/html" if isinstance(reply.body, str) else "application/json")
-        for name, value in reply.headers.items():
+        usual = {"Content-Type": "text/html" if isinstance(reply.body, str) else "application/json"}
+        for name, value in {**usual, **reply.headers}.items():
             self.send_header(name, value)
         if reply.cut:
             self.send_header("Connection", "close")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -82,7 +83,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
                 f"an answer for one hour of {name} is too large for the server: {error.message}", error.fix
             ) from None
 
-        return self._samples(name, query, span, too_much)
+        return self._in_parts(span, partial(self._matrix, name, query), too_much)
 
 
 def collect_progress(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +16,14 @@ import requests
 from gpucost import http
 from gpucost.collect.base import SourceUnavailable, TooMuch
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader, remarks, whole_json
+from gpucost.collect.prometheus.remote_read import (
+    HEADERS,
+    SAMPLE_BYTES,
+    STREAMED,
+    ChunkReader,
+    NotOffered,
+    external_labels,
+)
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import Span
@@ -147,18 +155,12 @@ class PrometheusClient:
 
     def _series(self, path: str, metric: str, form: dict[str, str], at_ms: int) -> ReadAnswer:
         def read() -> ReadAnswer:
-            mib = self._source.max_response_mib
-            reader = MatrixReader(metric, max(_MOST_SAMPLES, 4 * self._source.max_samples))
-            try:
-                with self._send(path, form, stream=True) as response:
-                    if "html" in response.headers.get("Content-Type", ""):
-                        raise not_json(self._source)
-                    for chunk in http.chunks(response, mib << 20):
-                        if self._stop.is_set():
-                            raise SourceUnavailable("the run was stopped")
-                        reader.feed(chunk)
-            except http.TooLarge as error:
-                raise TooMuch(error.message) from None
+            reader = MatrixReader(metric, self._most_samples)
+            with self._send(path, form, stream=True) as response:
+                if "html" in response.headers.get("Content-Type", ""):
+                    raise not_json(self._source)
+                for piece in self._pieces(response, self._source.max_response_mib << 20):
+                    reader.feed(piece)
             answer = reader.finish()
             if (answer.ts_ms > at_ms).any():
                 raise Garbled("the answer contains a sample later than the requested time")
@@ -166,6 +168,63 @@ class PrometheusClient:
             return answer
 
         return self._retried(read, path)
+
+    def read_chunks(
+        self,
+        metric: str,
+        request: bytes,
+        span: Span,
+        external: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        is_state: bool,
+    ) -> ReadAnswer:
+        """The samples of a metric in [from, to), by remote read; of a state only the ones that matter.
+
+        `external`: the labels that the server adds. Raises NotOffered, TooMuch, SourceError or SourceUnavailable.
+        """
+        reader = ChunkReader(self._source, metric, span, self._most_samples, is_state, external)
+        limit = min(self._source.max_response_mib << 20, SAMPLE_BYTES * self._most_samples)
+
+        def read() -> ReadAnswer:
+            with self._send("read", request, stream=True) as response:
+                headers = response.headers
+                # Otherwise a proxy could cut an answer at the end of a frame.
+                has_end = "Content-Length" in headers or "chunked" in headers.get("Transfer-Encoding", "")
+                if not headers.get("Content-Type", "").startswith(STREAMED) or not has_end:
+                    raise NotOffered(f"{self._source.url} does not stream chunks")
+                return reader.answer(b"".join(self._pieces(response, limit)))
+
+        return self._retried(read, "read")
+
+    def external_labels(self) -> dict[str, str] | None:
+        """The labels that Prometheus adds to remote read; None if its settings cannot be read."""
+        try:
+            return external_labels(self.get("status/config", {})["yaml"])
+        except SourceError:
+            # Servers without this page add no labels.
+            return {} if self._last.response.status_code == 404 else None
+        except (KeyError, TypeError):
+            return None
+
+    def is_partial(self, span: Span) -> bool:
+        """Whether the server marks an answer for this time as partial. Raises SourceError if that is refused."""
+        times = {"start": f"{span[0] / 1000:.3f}", "end": f"{(span[1] - 1) / 1000:.3f}"}
+        self.get("label/__name__/values", times | {"match[]": ["kube_node_info"]})
+        return bool(self._last.is_partial)
+
+    @property
+    def _most_samples(self) -> int:
+        return max(_MOST_SAMPLES, 4 * self._source.max_samples)
+
+    def _pieces(self, response: requests.Response, limit: int) -> Iterator[bytes]:
+        """The body in pieces. Raises TooMuch past `limit` bytes, and SourceUnavailable if the run was stopped."""
+        try:
+            for piece in http.chunks(response, limit):
+                if self._stop.is_set():
+                    raise SourceUnavailable("the run was stopped")
+                yield piece
+        except http.TooLarge as error:
+            raise TooMuch(error.message) from None
 
     def get(self, path: str, params: Mapping[str, Any]) -> Any:
         """The `data` of the answer under /api/v1/`path`. Raises SourceError."""
@@ -234,10 +293,12 @@ class PrometheusClient:
             return http.TransientError(error.message, 0.0, error.fix)
         return error
 
-    def _send(self, path: str, form: Mapping[str, Any], *, stream: bool = False) -> requests.Response:
+    def _send(self, path: str, form: Mapping[str, Any] | bytes, *, stream: bool = False) -> requests.Response:
         url = f"{self._source.url}/api/v1/{path}"
         options: dict[str, Any] = {"timeout": self._timeout, "stream": stream, "allow_redirects": False}
-        if len(form.get("query", "")) < _LONGEST_URL:
+        if isinstance(form, bytes):
+            response = self._session.post(url, data=form, headers=HEADERS, **options)
+        elif len(form.get("query", "")) < _LONGEST_URL:
             response = self._session.get(url, params=form, **options)
         else:
             response = self._session.post(url, data=form, **options)

@@ -1,8 +1,8 @@
 """Collect kube-state-metrics and dcgm-exporter series from a server with Prometheus' HTTP API.
 
-Samples are read raw, with their own timestamps, by range selectors at a moment. A step would invent samples
-and hide pods that live shorter than the step. Constant series are read raw only if their hourly sums are
-not proof enough (hours.py).
+Samples are read with their own timestamps: a step would invent samples and hide pods that live shorter than the
+step. They are read as chunks (remote_read.py) if the server offers it, otherwise as JSON, by range selectors at a
+moment. Then constant series are read raw only if their hourly sums are not proof enough (hours.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gpucost.collect.base import (
     whole_hours,
 )
 from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.hours import Hours, Life, Scrapes, scrapes, speakers
+from gpucost.collect.prometheus.hours import Hours, Scrapes, scrapes, speakers
 from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
@@ -50,6 +50,7 @@ from gpucost.collect.prometheus.queries import (
     selectors,
     stored_needs,
 )
+from gpucost.collect.prometheus.remote_read import NotOffered, request
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
 from gpucost.store import runs
@@ -67,18 +68,15 @@ from gpucost.store.metrics import (
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.collect.prometheus.parse import Integers
     from gpucost.config.model import Activity, Config, Idle, PrometheusSource
     from gpucost.store.connection import Store
 
 _log = logging.getLogger(__name__)
 
 # kube-state-metrics always exports one of these, even without pods.
-_ALWAYS_THERE = ("kube_node_info", "kube_pod_info")
+_NODE_INFO = "kube_node_info"
+_ALWAYS_THERE = (_NODE_INFO, "kube_pod_info")
 
-
-# For each label that names an object, the metric that exists for the object's whole life.
-LIVES = {"node": "kube_node_info", "uid": "kube_pod_info"}
 
 _PROBE_MINUTES = 10
 # Step, margin and chunk of the query for other objects around a silence of a family.
@@ -155,6 +153,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         self._gpu_nodes: set[str] = set()
         self._per_hour = 0.0
         self._tells_hours = True
+        self._reads_chunks = False
+        self._external: frozenset[tuple[str, str]] = frozenset()
         self._now, self._now_ms = now, to_ms(now)
         # Waiting for a later sample before they are logged: empty windows, and the rest of the last non-empty
         # window.
@@ -208,6 +208,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
     def prepare(self, spans: list[Span]) -> None:
         """Find the existing metrics and their sizes, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
+        self._reads_chunks = self._server.remote_read and self._offers_chunks((start, end))
         self._names = self._client.label_values("__name__", start, end)
         if any(selector.scope == "hosts" for selector in self._selectors):
             capacity = [GPU_CAPACITY.text(GPU_CAPACITY.metric)]
@@ -220,10 +221,10 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 requests.append(among(selector, "node", self._gpu_nodes).text(selector.metric))
         self._namespaces = self._client.label_values("namespace", start, end, requests) or set()
         last = end // MS_PER_HOUR * MS_PER_HOUR
-        has_scrapes = self._scrapes((last - MS_PER_HOUR, last)) is not None
+        is_thin = self._reads_chunks or self._scrapes((last - MS_PER_HOUR, last)) is not None
         sums = [
             f"(sum(count_over_time({selector.text(name)}[{_PROBE_MINUTES}m])) or vector(0))"
-            + (f" / {_CONSTANT_SHARE}" if selector.constant and has_scrapes else "")
+            + (f" / {_CONSTANT_SHARE}" if selector.constant and is_thin else "")
             for selector in self._selectors
             for name in selector.spelled(self._names)
         ]
@@ -234,10 +235,44 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             counts = [self._server.max_samples * _PROBE_MINUTES / 60]
         self._resize(max(counts) * 60 / _PROBE_MINUTES)
 
+    def _offers_chunks(self, span: Span) -> bool:
+        """Whether the server offers remote read, without labels that cannot be removed."""
+        source = self._server.url
+        try:
+            self._read(Selector("gpucost_probe"), "gpucost_probe", (span[1] - 1, span[1]))
+        except SourceError as error:
+            _log.debug("%s: no remote read: %s", source, error.message)
+            return False
+        labels = self._client.external_labels()
+        for name, value in (labels or {}).items():
+            values = self._client.label_values(name, *span)
+            if values is None or value in values:
+                labels = None
+        if labels is None:
+            _log.info("%s: no remote read: cannot distinguish external labels from those of series", source)
+            return False
+        self._external = frozenset(labels.items())
+        return True
+
+    def _read(self, selector: Selector, name: str, span: Span) -> ReadAnswer:
+        """The samples of a metric, by remote read."""
+        is_state = selector.metric not in self._thresholds
+        body = request(name, selector.matchers, span)
+        return self._client.read_chunks(selector.metric, body, span, self._external, is_state=is_state)
+
     def fetch(self, span: Span) -> list[ReadAnswer]:
-        """All samples of one window: constant series by hour, other series raw."""
+        """All samples of one window; without remote read constant series by hour, other series raw."""
+        if not self._reads_chunks:
+            return self._fetch_all(span)
+        is_partial = self._client.is_partial(span)
+        answers = self._fetch_all(span)
+        return [replace(answer, is_partial=True) for answer in answers] if is_partial else answers
+
+    def _fetch_all(self, span: Span) -> list[ReadAnswer]:
+        """The answers to all selectors."""
         whole = span[0], span[1] // MS_PER_HOUR * MS_PER_HOUR
-        scrapes = self._scrapes(whole) if whole[0] < whole[1] else None
+        is_by_hour = whole[0] < whole[1] and not self._reads_chunks
+        scrapes = self._scrapes(whole) if is_by_hour else None
         answers: list[ReadAnswer] = []
         constants: list[Hours] = []
         # Namespaces of the whole period, so that the result does not depend on window boundaries; plus those
@@ -289,11 +324,11 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def _scrapes(self, span: Span) -> Scrapes | None:
         """The scrapes of kube-state-metrics; None if the server's answers do not prove them."""
-        counts = self._by_hour(LIVES["node"], f"count_over_time({LIVES['node']}[1h])", span)
+        counts = self._by_hour(_NODE_INFO, f"count_over_time({_NODE_INFO}[1h])", span)
         if counts is None or not len(counts.ts_ms):
             return None
         nodes = speakers(counts, span)
-        samples = self._fetch(among(Selector(LIVES["node"]), "node", nodes), LIVES["node"], span)
+        samples = self._fetch(among(Selector(_NODE_INFO), "node", nodes), _NODE_INFO, span)
         return None if any(answer.is_partial for answer in samples) else scrapes(counts, samples, span)
 
     def _hours(self, selector: Selector, name: str, scrapes: Scrapes) -> Hours | None:
@@ -345,16 +380,9 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             return None
 
     def _complete(self, constants: list[Hours], from_ms: int) -> list[ReadAnswer]:
-        """The samples of constant series, raw in unproven hours; lives of objects come first."""
-        lives: dict[Life, Integers] = {}
+        """The samples of constant series, raw in unproven hours."""
         rest: dict[tuple[int, str], list[tuple[Hours, set[str]]]] = {}
-        for hours in sorted(constants, key=lambda each: each.name not in LIVES.values()):
-            if hours.name in LIVES.values():
-                for hour, names in hours.unproven().items():
-                    self._read_hour([(hours, names)], from_ms, hour)
-                lives |= hours.lives()
-                continue
-            hours.borrow(lives)
+        for hours in constants:
             for hour, names in hours.unproven().items():
                 rest.setdefault((hour, hours.selector.shard_label), []).append((hours, names))
         for (hour, _), several in rest.items():
@@ -444,9 +472,16 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 answers += self._fetch(shard, name, hour, sharded=True)
             return answers
 
-        return self._samples(
-            selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", span, too_much
-        )
+        def ask(part: Span) -> ReadAnswer:
+            if self._reads_chunks:
+                try:
+                    return self._read(selector, name, part)
+                except NotOffered as error:
+                    _log.warning("%s: %s; reading JSON instead", self.source, error.message)
+                    self._reads_chunks = False
+            return self._matrix(selector.metric, lambda length: f"{selector.text(name)}[{length}ms]", part)
+
+        return self._in_parts(span, ask, too_much)
 
     def find_others(self, result: CollectResult) -> None:
         """Load when the server has samples of other objects (CPU pods, DaemonSets) in families that are

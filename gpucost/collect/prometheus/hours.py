@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, series_key
+from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, begins, leaders, series_key, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpucost.collect.prometheus.parse import Flags, Floats, Integers
+    from gpucost.collect.prometheus.parse import Floats, Integers
     from gpucost.collect.prometheus.queries import Selector
 
 # Labels of kube_node_info that no scrape target has, and labels that name an object if labels are honored,
@@ -37,6 +37,38 @@ _MOST_SPEAKERS = 8
 Target = tuple[str | None, ...]
 
 
+class Kept(NamedTuple):
+    """Samples that represent groups of samples: positions, bounds by group, and the number left out before each.
+
+    With `n` groups, `g` is the first and last of equal samples in group `g`, and `n + g` their evenly spaced runs.
+    """
+
+    position: Integers
+    bounds: Integers
+    left_out: Integers
+
+    @property
+    def has_uneven(self) -> bool:
+        """Whether some runs are not evenly spaced from their first to their last sample."""
+        return len(self.position) > 2 * int(self.bounds[len(self.bounds) // 2])
+
+    @classmethod
+    def of(cls, ts_ms: Integers, bounds: Integers, *columns: Integers) -> Kept:
+        """The samples to keep of groups of samples, which are equal in all columns."""
+        apart = np.diff(ts_ms)
+        new = begins(np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), *columns)
+        new[1:] |= apart > LONGEST_SILENCE_MS
+        is_kept = new | np.append(new[1:], True)
+        ends = np.flatnonzero(is_kept)
+        is_kept[1:-1] |= apart[1:] != apart[:-1]
+        runs = np.flatnonzero(is_kept)
+        return cls(
+            np.append(ends, runs),
+            np.append(np.searchsorted(ends, bounds[:-1]), len(ends) + np.searchsorted(runs, bounds)),
+            np.append(np.diff(ends, prepend=-1), np.diff(runs, prepend=-1)) - 1,
+        )
+
+
 def _hours(answer: ReadAnswer, span: Span) -> Integers:
     return (answer.ts_ms - span[0]) // MS_PER_HOUR
 
@@ -45,21 +77,16 @@ def _hours(answer: ReadAnswer, span: Span) -> Integers:
 class Scrapes:
     """Scrape times of the kube-state-metrics targets, by target and hour of `span`.
 
-    `ts_ms`: all times. `first`: position of a target's first time in an hour. `count`: number of times, 0 if
-    not proven. `is_even`: evenly spaced, without a silence.
+    `ts_ms`: all times, by target and hour. `count`: number of times, 0 if not proven. `kept`: the times to keep of
+    each hour of each target.
     """
 
     span: Span
     names: tuple[str, ...]
     targets: Mapping[Target, int]
     ts_ms: Integers
-    first: Integers
     count: Integers
-    is_even: Flags
-
-    def moments(self, target: int, hour: int) -> Integers:
-        """The scrapes of a target in an hour."""
-        return self.ts_ms[self.first[target, hour] :][: self.count[target, hour]]
+    kept: Kept
 
 
 def _target_names(series: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
@@ -120,28 +147,18 @@ def scrapes(counts: ReadAnswer, samples: Sequence[ReadAnswer], span: Span) -> Sc
     target, ts_ms = np.unique(scraped[:, is_inside], axis=1)
     slot = target * table.shape[1] + (ts_ms - span[0]) // MS_PER_HOUR
     count = np.bincount(slot, minlength=most.size)
-    first = np.cumsum(count) - count
-    count, first = count.reshape(most.shape), first.reshape(most.shape)
+    kept = Kept.of(ts_ms, np.append(0, np.cumsum(count)))
+    count = count.reshape(most.shape)
     # Prometheus 2 includes a range's left end, Prometheus 3 does not: scrapes there may be counted twice.
     count[scraped[0, (scraped[0] >= 0) & ((scraped[1] + 1) % MS_PER_HOUR == 0)]] = 0
     count[count != most] = 0
-    result = Scrapes(span, names, targets, ts_ms, first, count, np.zeros(count.shape, np.bool_))
-    for row, hour in np.argwhere(count > 2).tolist():
-        apart = np.diff(result.moments(row, hour))
-        result.is_even[row, hour] = apart[0] <= LONGEST_SILENCE_MS and (apart == apart[0]).all()
-    return result
-
-
-_ANY_NODE = "*"
-_ON_NODES = {"kube_pod_status_scheduled_time", "kube_pod_start_time", "kube_pod_container_info"}
-# target, object, its node (None: with or without one), hour of the window
-Life = tuple[int, str, str | None, int]
+    return Scrapes(span, names, targets, ts_ms, count, kept)
 
 
 @dataclass
 class Hours:
     """The series of one metric, queried as `name`, by hour, and the times of their samples: at a target's
-    scrapes, during an object's life, or as in an answer.
+    scrapes, or as in an answer.
 
     Rows are (series, hour) pairs, as in `sums`, the sums of their samples. `unit` is the contribution of each
     sample to the sum, NaN if unknown; `value` is the value of each sample.
@@ -158,39 +175,20 @@ class Hours:
     def __post_init__(self) -> None:
         self.series, self.is_partial = list(self.sums.series), self.sums.is_partial
         self._index, self._hour = self.sums.series_index, _hours(self.sums, self.scrapes.span)
-        self._targets = _target_numbers(self.series, self.scrapes.names, self.scrapes.targets)
-        self._target = self._targets[self._index]
+        targets = _target_numbers(self.series, self.scrapes.names, self.scrapes.targets)
+        self._target = targets[self._index]
         count = np.where(self._target >= 0, self.scrapes.count[self._target, self._hour], 0)
-        self._is_whole = (count > 0) & self._proves(slice(None), count)
-        self._is_open = ~self._is_whole
+        # Sums of fractions have rounding errors.
+        slack = np.where(self.unit == np.floor(self.unit), 0.0, 1e-14 * self.sums.values)
+        self._is_whole = (count > 0) & (np.abs(self.sums.values - self.unit * count) <= slack)
         self._numbers: dict[int, int] = {}
-        # from answers and lives: series, hour, times, values
+        # from answers: series, hour, times, values
         self._samples: list[tuple[int, int, Integers, Floats]] = []
-
-    def borrow(self, lives: Mapping[Life, Integers]) -> None:
-        """Give rows the times of their object, if the numbers of samples agree: no series has samples without
-        its object.
-
-        A series with a node, or of a metric that only pods on nodes have, has no samples while the pod is on
-        another node.
-        """
-        has_node = any("node" in labels for labels in self.series)
-        node = _ANY_NODE if self.selector.metric in _ON_NODES else None
-        for row in np.flatnonzero(self._is_open).tolist():
-            position, hour = int(self._index[row]), int(self._hour[row])
-            if has_node:
-                node = self.series[position].get("node", "")
-            for place in (None, node):
-                life = lives.get((int(self._target[row]), self._name(row), place, hour))
-                if life is not None and self._proves(row, np.int64(len(life))):
-                    self._samples.append((position, hour, life, np.full(len(life), self.value[row])))
-                    self._is_open[row] = False
-                    break
 
     def unproven(self) -> dict[int, set[str]]:
         """Hours to query raw, and their objects; a series without a name is listed under ''."""
         objects: dict[int, set[str]] = defaultdict(set)
-        for row in np.flatnonzero(self._is_open).tolist():
+        for row in np.flatnonzero(~self._is_whole).tolist():
             objects[int(self._hour[row])].add(self._name(row))
         return objects
 
@@ -199,7 +197,7 @@ class Hours:
         if not self._numbers:
             keys = (series_key(self.source, labels) for labels in self.series)
             self._numbers = {key: position for position, key in enumerate(keys)}
-        concerned = set(self._index[self._is_open & (self._hour == hour)].tolist())
+        concerned = set(self._index[~self._is_whole & (self._hour == hour)].tolist())
         for answer in answers:
             self.is_partial |= answer.is_partial
             hours = _hours(answer, self.scrapes.span)
@@ -216,45 +214,18 @@ class Hours:
                     at = int(hours[part[0]])
                     self._samples.append((position, at, answer.ts_ms[part], answer.values[part]))
 
-    def lives(self) -> dict[Life, Integers]:
-        """Times at which objects existed, in hours that were incomplete for some of their series.
-
-        Empty if an object was absent between two scrapes: the cause may have hidden samples of other series,
-        too.
-        """
-        label, end = self.selector.shard_label, self.scrapes.count.shape[1]
-        found = [(position, hour, ts_ms) for position, hour, ts_ms, _ in self._samples if hour < end]
-        names = {(self.series[position].get(label), hour) for position, hour, _ in found}
-        for row in np.flatnonzero(self._is_whole).tolist() if names else ():
-            hour = int(self._hour[row])
-            if (self._name(row), hour) in names:
-                found.append((int(self._index[row]), hour, self.scrapes.moments(self._target[row], hour)))
-        pieces: dict[Life, list[Integers]] = defaultdict(list)
-        for position, hour, ts_ms in found:
-            labels, target = self.series[position], int(self._targets[position])
-            name, node = labels.get(label), labels.get("node", "")
-            if name and target >= 0:
-                for place in {None, node, _ANY_NODE if node else None}:
-                    pieces[target, name, place, hour].append(ts_ms)
-        lives = {}
-        for key, parts in pieces.items():
-            life, scraped = np.unique(np.concatenate(parts)), self.scrapes.moments(key[0], key[-1])
-            if np.array_equal(scraped[(scraped >= life[0]) & (scraped <= life[-1])], life):
-                lives[key] = life
-        return lives
-
     def answer(self) -> ReadAnswer:
-        """All samples, by series and in time order; only the first and last of an hour's even scrapes."""
+        """All samples, by series and in time order; for each whole hour the ones to keep."""
         scrapes, whole = self.scrapes, np.flatnonzero(self._is_whole)
-        slots = self._target[whole], self._hour[whole]
-        first, count, is_even = scrapes.first[slots], scrapes.count[slots], scrapes.is_even[slots]
-        size = np.where(is_even, 2, count)
-        row = np.repeat(np.arange(len(whole)), size)
-        nth = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size)
-        left_out = np.where(is_even[row] & (nth == 1), count[row] - 2, 0)
-        moments = scrapes.ts_ms[first[row] + nth + left_out]
+        slot = self._target[whole] * scrapes.count.shape[1] + self._hour[whole]
+        keys = np.array([series_key(self.source, labels) for labels in self.series], np.uint64)
+        is_leader = leaders(slot, np.ones(len(whole)), keys[self._index[whole]])
+        bounds, group = scrapes.kept.bounds, slot + is_leader * scrapes.count.size
+        row, at = spread(bounds[group], np.diff(bounds)[group])
+        left_out = scrapes.kept.left_out[at]
         positions = [np.full(len(ts_ms), position) for position, _, ts_ms, _ in self._samples]
         index = np.concatenate((self._index[whole][row], *positions))
+        moments = scrapes.ts_ms[scrapes.kept.position[at]]
         ts_ms = np.concatenate((moments, *(ts_ms for _, _, ts_ms, _ in self._samples)))
         values = np.concatenate((self.value[whole][row], *(values for *_, values in self._samples)))
         left_out = np.pad(left_out, (0, len(index) - len(row)))
@@ -267,12 +238,6 @@ class Hours:
             self.is_partial,
             left_out[order].astype(np.int32),
         )
-
-    def _proves(self, rows: slice | int, count: Integers | np.int64) -> Flags:
-        """Whether rows have `count` samples with their value; sums of fractions have rounding errors."""
-        total, unit = self.sums.values[rows], self.unit[rows]
-        slack = np.where(unit == np.floor(unit), 0.0, 1e-14 * total)
-        return np.asarray(np.abs(total - unit * count) <= slack)
 
     def _name(self, row: int) -> str:
         return str(self.series[self._index[row]].get(self.selector.shard_label, ""))

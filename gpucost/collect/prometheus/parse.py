@@ -129,7 +129,7 @@ _PIECE = 1 << 20
 # The labels of a series take as much memory as this many samples.
 _SERIES_WEIGHT = 50
 # Number of label sets kept for the next window.
-_CACHE_LIMIT = 300_000
+CACHE_LIMIT = 300_000
 # Limit of text parsed by json.loads, a series or an answer in another layout; it takes about ten times as
 # much memory.
 _TEXT_LIMIT = 32 << 20
@@ -148,7 +148,7 @@ class Garbled(Exception):
     """The body is truncated or is not an answer. A retry may succeed."""
 
 
-@lru_cache(_CACHE_LIMIT)
+@lru_cache(CACHE_LIMIT)
 def labels_of(metric: str, text: bytes) -> Labels:
     """The labels in `text` (a JSON object), cached per series. Raises Garbled.
 

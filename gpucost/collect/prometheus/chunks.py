@@ -1,0 +1,215 @@
+"""Decode Prometheus' XOR chunks with NumPy: all chunks together, one sample of each after the other.
+
+A chunk is a number of samples (16 bits), the first time (a zigzag varint) and value (64 bits), the first distance
+in time (a varint), and then bits: for each sample the change of the distance, and the value XOR the previous one.
+Source: tsdb/docs/format/chunks.md and tsdb/chunkenc/xor.go of prometheus/prometheus.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gpucost.collect.base import TooMuch
+from gpucost.collect.prometheus.parse import Garbled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gpucost.collect.prometheus.parse import Integers, Words
+    from gpucost.periods import Span
+
+    Octets = NDArray[np.uint8]
+
+# Zero bytes after the data: the decoder reads whole words, before it checks that they belong to a chunk.
+_PADDING = bytes(48)
+_VALUE_BYTES = 8
+_LONGEST_VARINT = 10
+# By the first four bits of a changed distance: the length of this prefix, and of the number after it.
+_PREFIX = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4] * 2)
+_LENGTH = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64])
+
+
+class Patterns(NamedTuple):
+    """Samples of chunks that differ at most in their first value.
+
+    Pattern `p` has the times `ts_ms[bounds[p]:bounds[p + 1]]`; the values there are the first one XOR the `changes`,
+    as bits of doubles.
+    """
+
+    bounds: Integers
+    ts_ms: Integers
+    changes: Words
+
+    @property
+    def number(self) -> Integers:
+        """The number of the pattern of each sample."""
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+
+    def within(self, span: Span) -> Patterns:
+        """The patterns without samples outside [from, to)."""
+        keep = (self.ts_ms >= span[0]) & (self.ts_ms < span[1])
+        if keep.all():
+            return self
+        bounds = np.append(0, np.cumsum(keep))[self.bounds]
+        return Patterns(bounds, self.ts_ms[keep], self.changes[keep])
+
+
+class Chunks(NamedTuple):
+    """Decoded chunks: the pattern and the first value of each."""
+
+    pattern: Integers
+    first_value: Words
+    patterns: Patterns
+
+
+class Bits:
+    """Random access to all bits of an answer."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data + _PADDING
+        self.octets: Octets = np.frombuffer(self.data, np.uint8)
+        self._words = np.ndarray((len(self.data) - 7,), ">u8", self.data, strides=(1,))
+
+    def words(self, octet: Integers) -> Words:
+        """The 64 bits from the beginning of each byte."""
+        return self._words[octet].astype(np.uint64)
+
+    def from_bit(self, bit: Integers) -> Words:
+        """The 64 bits from each bit."""
+        octet, shift = bit >> 3, (bit & 7).astype(np.uint64)
+        found: Words = self.words(octet) << shift | self.octets[octet + 8] >> (np.uint64(8) - shift)
+        return found
+
+    def varints(self, octet: Integers) -> tuple[Words, Integers]:
+        """The varint at each byte, and the byte after it."""
+        value, is_open, after = np.zeros(len(octet), np.uint64), np.ones(len(octet), np.bool_), octet.copy()
+        for nth in range(_LONGEST_VARINT):
+            part = self.octets[after].astype(np.uint64)
+            value |= np.where(is_open, part & np.uint64(127), np.uint64(0)) << np.uint64(7 * nth)
+            after += is_open
+            is_open &= part > 127
+            if not is_open.any():
+                return value, after
+        raise Garbled("the answer contains a number that is too long")
+
+    def fields(self, first: Integers, end: Integers) -> Iterator[tuple[Integers, Words, Integers, Integers]]:
+        """The fields of protobuf messages, the next of each at a time: its message, tag, first byte and end.
+
+        A field is a text or a number. Raises Garbled.
+        """
+        message = np.flatnonzero(first < end)
+        first = first[message]
+        while len(message):
+            tag, first = self.varints(first)
+            number, after = self.varints(first)
+            is_text, size = tag & np.uint64(7) == 2, number.view(np.int64)
+            first = np.where(is_text, after, first)
+            after = np.where(is_text, after + size, after)
+            is_known = is_text | (tag & np.uint64(7) == 0)
+            if not (is_known & (after >= first) & (after <= end[message])).all():
+                raise Garbled("the answer contains an invalid message")
+            yield message, tag, first, after
+            is_open = after < end[message]
+            message, first = message[is_open], after[is_open]
+
+
+def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_shared: bool) -> Chunks:
+    """The chunks at these bytes, each with a pattern of its own unless `is_shared`.
+
+    Raises Garbled, and TooMuch for more than `most_samples` samples of patterns.
+    """
+    if (end - start < 2).any():
+        raise Garbled("the answer contains a chunk without a header")
+    _, value_at = bits.varints(start + 2)
+    if (value_at + _VALUE_BYTES > end)[bits.words(start) >> np.uint64(48) > 0].any():
+        raise Garbled("the answer contains a chunk without a sample")
+    pattern = chunk = np.arange(len(start))
+    if is_shared:
+        numbers: dict[bytes, int] = {}
+        keys = (
+            bits.data[first:value] + bits.data[value + _VALUE_BYTES : last]
+            for first, value, last in zip(start.tolist(), value_at.tolist(), end.tolist(), strict=True)
+        )
+        pattern = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        _, chunk = np.unique(pattern, return_index=True)
+    patterns = _patterns(bits, start[chunk], value_at[chunk], end[chunk], most_samples)
+    return Chunks(pattern, bits.words(value_at), patterns)
+
+
+def _patterns(bits: Bits, start: Integers, value_at: Integers, end: Integers, most_samples: int) -> Patterns:
+    """The samples of different chunks."""
+    count = (bits.words(start) >> np.uint64(48)).astype(np.int64)
+    # From the third sample on, each has at least two bits.
+    if (count > 2 + 4 * (end - start)).any():
+        raise Garbled("the answer contains a chunk with too many samples")
+    if count.sum() > most_samples:
+        raise TooMuch(f"the answer contains more than {most_samples:,} different samples")
+    zigzag, _ = bits.varints(start + 2)
+    first_distance, after = bits.varints(value_at + _VALUE_BYTES)
+    bounds = np.append(0, np.cumsum(count))
+    ts_ms, changes = np.empty(bounds[-1], np.int64), np.empty(bounds[-1], np.uint64)
+    # The state of all chunks after the same number of samples, the longest chunks first.
+    order = np.argsort(-count, kind="stable")
+    place, count, last = bounds[order], count[order], end[order] * 8
+    bit, distance = after[order] * 8, first_distance.view(np.int64)[order]
+    zigzag = zigzag[order]
+    time = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
+    change, window = np.zeros(len(order), np.uint64), np.tile([[0], [64]], len(order))
+    for nth, chunks in enumerate(np.searchsorted(-count, -np.arange(count.max(initial=0))).tolist()):
+        now = slice(chunks)
+        if nth:
+            word = bits.from_bit(bit[now])
+            if nth > 1:
+                word = _read_distances(bits, bit[now], word, distance[now])
+            time[now] += distance[now]
+            _read_values(bits, bit[now], word, change[now], window[:, now])
+            if (bit[now] > last[now]).any():
+                raise Garbled("the answer contains a truncated chunk")
+        ts_ms[place[now] + nth], changes[place[now] + nth] = time[now], change[now]
+    return Patterns(bounds, ts_ms, changes)
+
+
+def _read_distances(bits: Bits, bit: Integers, word: Words, distance: Integers) -> Words:
+    """Read changed distances: 0, or a prefix and a number of 14, 17, 20 or 64 bits. Returns the next bits."""
+    first = (word >> np.uint64(60)).astype(np.int64)
+    changed = np.flatnonzero(first >= 8)
+    if not len(changed):
+        bit += 1
+        return word << np.uint64(1)
+    prefix, length = _PREFIX[first], _LENGTH[first]
+    size = length[changed]
+    number = bits.from_bit(bit[changed] + prefix[changed]) >> (64 - size).astype(np.uint64)
+    # The highest number of each length is positive: -8191 to 8192.
+    half = np.int64(1) << (size - 1)
+    is_negative = (size < 64) & (number.view(np.int64) > half)
+    distance[changed] += number.view(np.int64) - np.where(is_negative, half * 2, 0)
+    bit += prefix + length
+    return bits.from_bit(bit)
+
+
+def _read_values(bits: Bits, bit: Integers, word: Words, change: Words, window: Integers) -> None:
+    """Read changed values: 0, or 10 and the bits in the last window, or 11, a window and its bits.
+
+    A window is a number of leading zeros and a number of bits.
+    """
+    changed = np.flatnonzero(word >> np.uint64(63))
+    bit += 1
+    if not len(changed):
+        return
+    word = word[changed]
+    fields = (word >> np.array([[57], [51]], np.uint64) & np.array([[31], [63]], np.uint64)).astype(np.int64)
+    fields[1, fields[1] == 0] = 64
+    is_new = word >> np.uint64(62) == 3
+    window[:, changed] = lead, size = np.where(is_new, fields, window[:, changed])
+    if (lead + size > 64).any():
+        raise Garbled("the answer contains an impossible value")
+    before = np.where(is_new, 13, 2)
+    at = bit[changed] - 1 + before
+    # The word has 63 valid bits.
+    found = word << before.astype(np.uint64) if (before + size <= 63).all() else bits.from_bit(at)
+    change[changed] ^= found >> (64 - size).astype(np.uint64) << (64 - lead - size).astype(np.uint64)
+    bit[changed] = at + size

@@ -1,0 +1,364 @@
+"""Prometheus' remote read: a request for XOR chunks, and its streamed answer.
+
+An answer is a sequence of frames: a length, a checksum (CRC-32C) and a message with the labels and some chunks of a
+series. Source: storage/remote/chunked.go, prompb/remote.proto and prompb/types.proto of prometheus/prometheus.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from functools import cache, lru_cache
+from sys import intern
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpucost.collect.base import TooMuch
+from gpucost.collect.prometheus.chunks import Bits, decode
+from gpucost.collect.prometheus.hours import Kept
+from gpucost.collect.prometheus.parse import CACHE_LIMIT, Garbled
+from gpucost.errors import SourceError
+from gpucost.periods import MS_PER_HOUR, Span
+from gpucost.records import frozen_dataclass, grouped
+from gpucost.store.metrics import Labels, ReadAnswer, begins, leaders, series_key, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gpucost.collect.prometheus.chunks import Chunks
+    from gpucost.collect.prometheus.parse import Flags, Floats, Integers
+    from gpucost.config.model import PrometheusSource
+
+    Checksums = NDArray[np.uint32]
+    Int32s = NDArray[np.int32]
+
+HEADERS = {
+    "Content-Type": "application/x-protobuf",
+    "Content-Encoding": "snappy",
+    "X-Prometheus-Remote-Read-Version": "0.1.0",
+}
+STREAMED = "application/x-streamed-protobuf"
+
+_MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
+_EQUAL, _NOT_EQUAL, _MATCHES, _MATCHES_NOT = range(4)
+_OPERATORS = {"!=": _NOT_EQUAL, "=~": _MATCHES, "!~": _MATCHES_NOT}
+_STREAMED_XOR_CHUNKS = 1
+_XOR = 1
+# Prometheus ends a series with this NaN; queries leave it out.
+_STALE = np.uint64(0x7FF0000000000002)
+# Number of chunks whose samples are decoded together: with fewer, steps take longer; with more, memory.
+_PART_CHUNKS = 4096
+_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
+# Size limit of an answer: the bytes of its samples before compression.
+SAMPLE_BYTES = 16
+
+
+class NotOffered(SourceError):
+    """The server has no remote read, or not in a form that is read here."""
+
+
+_EXTERNAL = re.compile(r"^  external_labels:\n((?:    .*\n)*)", re.MULTILINE)
+_PLAIN_LABEL = re.compile(r"    (\w+): ([\w./:-]+|\"(?:[^\"\\]|\\.)*\")")
+
+
+def external_labels(settings: str) -> dict[str, str] | None:
+    """The external labels in Prometheus' settings, as it prints them; None if they are written in an unusual way."""
+    found = _EXTERNAL.search(settings)
+    labels = {}
+    for line in found[1].splitlines() if found else []:
+        pair = _PLAIN_LABEL.fullmatch(line)
+        if pair is None:
+            return None
+        labels[pair[1]] = json.loads(pair[2]) if pair[2].startswith('"') else pair[2]
+    return labels
+
+
+# Write a request.
+
+
+def request(name: str, matchers: Sequence[str], span: Span) -> bytes:
+    """The body of a request for chunks of a metric in [from, to). `matchers` are PromQL, with JSON's strings."""
+    found = [(_EQUAL, "__name__", name)]
+    for label, operator, text in _MATCHER.findall(",".join(matchers)):
+        value = json.loads(text)
+        # Prometheus ignores a matcher that is equal to its external label; a missing one is equal to "".
+        found.append(
+            (_MATCHES, label, re.escape(value)) if operator == "=" else (_OPERATORS[operator], label, value)
+        )
+    query = _number(1, span[0]) + _number(2, span[1] - 1)
+    for kind, label, value in found:
+        query += _text(3, _number(1, kind) + _text(2, label.encode()) + _text(3, value.encode()))
+    return _uncompressed(_text(1, query) + _number(2, _STREAMED_XOR_CHUNKS))
+
+
+def _varint(number: int) -> bytes:
+    octets = bytearray()
+    while number > 127:
+        octets.append(number & 127 | 128)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _number(field: int, number: int) -> bytes:
+    return _varint(field << 3) + _varint(number)
+
+
+def _text(field: int, text: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(text)) + text
+
+
+def _uncompressed(data: bytes) -> bytes:
+    """Data in snappy's format, as literals."""
+    parts = [data[at : at + 65_536] for at in range(0, len(data), 65_536)]
+    return _varint(len(data)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)
+
+
+# Check an answer.
+
+_POLYNOMIAL = 0x82F63B78
+
+
+@cache
+def _after_zeros(power: int) -> tuple[Checksums, Checksums]:
+    """The checksums after 2^`power` zero bytes (4 or more), by the lower and the upper half of the ones before."""
+    if power == 2:
+        images = np.uint32(1) << np.arange(32, dtype=np.uint32)
+        for _ in range(32):
+            images = images >> np.uint32(1) ^ (images & np.uint32(1)) * np.uint32(_POLYNOMIAL)
+    else:
+        images = np.uint32(1) << np.arange(32, dtype=np.uint32)
+        images = _append_zeros(_append_zeros(images, power - 1), power - 1)
+    halves = []
+    for half in np.split(images, 2):
+        table = np.zeros(1, np.uint32)
+        for image in half:
+            table = np.concatenate((table, table ^ image))
+        halves.append(table)
+    return halves[0], halves[1]
+
+
+def _append_zeros(checksums: Checksums, power: int) -> Checksums:
+    lower, upper = _after_zeros(power)
+    found: Checksums = lower[checksums & np.uint32(0xFFFF)] ^ upper[checksums >> np.uint32(16)]
+    return found
+
+
+def checksums(texts: Sequence[bytes]) -> Checksums:
+    """The CRC-32C of each text of four or more bytes.
+
+    A checksum is linear: that of AB is that of A and as many zeros as B has bytes, XOR that of B. So neighboring
+    words are joined to longer and longer ones, in all texts of similar length together; zeros before a text change
+    nothing. The first four bytes are inverted, and the result.
+    """
+    found = np.zeros(len(texts), np.uint32)
+    by_size = grouped((max(2, (len(text) - 1).bit_length()), at) for at, text in enumerate(texts))
+    for power, places in by_size.items():
+        padded = bytearray().join(texts[at].rjust(1 << power, b"\0") for at in places)
+        octets = np.frombuffer(padded, np.uint8).reshape(len(places), -1)
+        first = np.array([(1 << power) - len(texts[at]) for at in places])
+        octets[np.arange(len(places))[:, None], first[:, None] + np.arange(4)] ^= 0xFF
+        words = octets.view("<u4").astype(np.uint32, copy=False)
+        for size in range(2, power):
+            words = _append_zeros(words[:, ::2], size) ^ words[:, 1::2]
+        found[places] = ~_append_zeros(words[:, 0], 2)
+    return found
+
+
+# Read an answer.
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at a byte, and the byte after it."""
+    number = data[at]
+    at += 1
+    if number < 128:
+        return number, at
+    number, shift = number & 127, 7
+    while shift < 70:
+        octet = data[at]
+        at += 1
+        number |= (octet & 127) << shift
+        if octet < 128:
+            return number, at
+        shift += 7
+    raise Garbled("the answer contains a number that is too long")
+
+
+@lru_cache(CACHE_LIMIT)
+def _labels_of(metric: str, text: bytes, external: frozenset[tuple[str, str]]) -> Labels:
+    """The labels in these fields, without external ones, cached per series. `metric` is the stored name."""
+    labels, at = Labels(), 0
+    try:
+        while at < len(text):
+            size, start = _read_varint(text, at + 1)
+            end = start + size
+            size, start = _read_varint(text, start + 1)
+            name, start = intern(text[start : start + size].decode()), start + size
+            size, start = _read_varint(text, start + 1) if start < end else (0, end)
+            labels[name], at = intern(text[start : start + size].decode()), start + size
+            if at != end:
+                raise Garbled("the answer contains invalid labels")
+    except (IndexError, UnicodeDecodeError):
+        raise Garbled("the answer contains invalid labels") from None
+    for name, value in external:
+        if labels.get(name) == value:
+            del labels[name]
+    labels["__name__"] = metric
+    return labels
+
+
+# Tags: fields 1, 2 and 4 as texts, 3 as a number.
+_FIRST, _SECOND, _ENCODING, _DATA = 10, 18, 24, 34
+
+
+@frozen_dataclass
+class ChunkReader:
+    """Parser of the answer for one metric in [from, to).
+
+    `is_state`: only first and last samples of equal values matter, and the distances between scrapes. `external`:
+    labels that the server adds. Raises Garbled, NotOffered and TooMuch.
+    """
+
+    source: PrometheusSource
+    metric: str
+    span: Span
+    most_samples: int
+    is_state: bool
+    external: frozenset[tuple[str, str]] = frozenset()
+
+    def answer(self, data: bytes) -> ReadAnswer:
+        """The samples in an answer."""
+        bits = Bits(data)
+        message, tag, start, end = _fields(bits, *_frames(data))
+        is_series = tag == _FIRST
+        start, end = start[is_series], end[is_series]
+        message, tag, first, after = _fields(bits, start, end)
+        # The labels of a series come first, then its chunks.
+        labels_end = start.copy()
+        np.maximum.at(labels_end, message[tag == _FIRST], after[tag == _FIRST])
+        numbers: dict[bytes, int] = {}
+        texts = map(data.__getitem__, map(slice, start.tolist(), labels_end.tolist()))
+        number = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+        series = [_labels_of(self.metric, text, self.external) for text in numbers]
+        is_chunk = tag == _SECOND
+        owner = number[message[is_chunk]]
+        # By series and time, as far as the fields of a message and the frames are.
+        order = np.argsort(owner, kind="stable")
+        owner = owner[order]
+        first, after = _chunks(bits, first[is_chunk][order], after[is_chunk][order])
+        if self.is_state:
+            return self._states(series, owner, decode(bits, first, after, self.most_samples, is_shared=True))
+        parts = [_NO_SAMPLES]
+        for at in range(0, len(owner), _PART_CHUNKS):
+            part = slice(at, at + _PART_CHUNKS)
+            chunks = decode(bits, first[part], after[part], self.most_samples, is_shared=False)
+            parts.append(self._raw(owner[part].astype(np.int32), chunks))
+            if sum(len(index) for index, _, _ in parts) > self.most_samples:
+                raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
+        index, ts_ms, values = map(np.concatenate, zip(*parts, strict=True))
+        return ReadAnswer(series, index, ts_ms, values)
+
+    def _raw(self, owner: Int32s, chunks: Chunks) -> tuple[Int32s, Integers, Floats]:
+        """All samples in the window of chunks without shared patterns: series, times and values."""
+        patterns = chunks.patterns.within(self.span)
+        chunk = patterns.number
+        values = chunks.first_value[chunk] ^ patterns.changes
+        is_sample = values != _STALE
+        keep = slice(None) if is_sample.all() else is_sample
+        return owner[chunk][keep], patterns.ts_ms[keep], values.view(np.float64)[keep]
+
+    def _states(self, series: list[Labels], owner: Integers, chunks: Chunks) -> ReadAnswer:
+        """The samples that represent all chunks in the window."""
+        patterns = chunks.patterns.within(self.span)
+        ts_ms, bounds = patterns.ts_ms, patterns.bounds
+        chunk = np.flatnonzero(np.diff(bounds)[chunks.pattern])
+        owner, pattern, first_value = owner[chunk], chunks.pattern[chunk], chunks.first_value[chunk]
+
+        def expanded(kept: Kept, group: Integers) -> tuple[Integers, ReadAnswer]:
+            """The kept samples of a group for each chunk, and the chunk of each."""
+            count = np.diff(kept.bounds)[group]
+            if count.sum() > self.most_samples:
+                raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
+            chunk, row = spread(kept.bounds[group], count)
+            position = kept.position[row]
+            values = first_value[chunk] ^ patterns.changes[position]
+            index, left_out = owner[chunk].astype(np.int32), kept.left_out[row].astype(np.int32)
+            answer = ReadAnswer(series, index, ts_ms[position], values.view(np.float64), left_out=left_out)
+            is_sample = values != _STALE
+            return chunk[is_sample], answer.only(is_sample)
+
+        is_early = ts_ms[bounds[pattern[1:]]] <= ts_ms[bounds[pattern[:-1] + 1] - 1]
+        if (is_early & (owner[1:] == owner[:-1])).any():  # chunks that overlap: the store sorts their samples
+            return expanded(Kept(np.arange(len(ts_ms)), bounds, np.zeros(len(ts_ms), np.int64)), pattern)[1]
+        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, patterns.changes.view(np.int64))
+        of_sample, answer = expanded(kept, pattern)
+        if not kept.has_uneven:
+            return answer
+        is_leading = np.zeros(len(pattern), np.int64)
+        is_leading[of_sample[self._is_of_leader(answer)]] = 1
+        return expanded(kept, pattern + is_leading * (len(bounds) - 1))[1]
+
+    def _is_of_leader(self, answer: ReadAnswer) -> Flags:
+        """Whether a sample's series is the leader of its target in that hour."""
+        hour = (answer.ts_ms - self.span[0]) // MS_PER_HOUR
+        starts = np.flatnonzero(begins(answer.series_index, hour))
+        names = self.source.cluster_label, "job", "instance"
+        targets: dict[tuple[str | None, ...], int] = {}
+        target = [targets.setdefault(tuple(map(labels.get, names)), len(targets)) for labels in answer.series]
+        key = [series_key(self.source.source, labels) for labels in answer.series]
+        series = answer.series_index[starts]
+        is_leader = leaders(
+            np.array(target, np.int64)[series] * (hour.max(initial=0) + 1) + hour[starts],
+            np.add.reduceat(answer.weights, starts),
+            np.array(key, np.uint64)[series],
+        )
+        return np.repeat(is_leader, np.diff(np.append(starts, len(hour))))
+
+
+def _frames(data: bytes) -> tuple[Integers, Integers]:
+    """First byte and end of each frame's message, after a check of all checksums."""
+    starts, ends, expected, at = [], [], b"", 0
+    while at < len(data):
+        try:
+            size, at = _read_varint(data, at)
+        except IndexError:
+            size = len(data)
+        expected += data[at : at + 4]
+        starts.append(at + 4)
+        at += 4 + size
+        ends.append(at)
+        if size < 4 or at > len(data):
+            raise Garbled("the answer ends in the middle of a frame")
+    found = checksums([data[slice(*span)] for span in zip(starts, ends, strict=True)])
+    if found.astype(">u4").tobytes() != expected:
+        raise Garbled("the answer contains a wrong checksum")
+    return np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+def _fields(bits: Bits, start: Integers, end: Integers) -> list[Any]:
+    """The fields of all messages, in no order: message, tag, first byte and end."""
+    steps = list(bits.fields(start, end))
+    return (
+        [np.concatenate(column) for column in zip(*steps, strict=True)]
+        if steps
+        else [np.empty(0, np.int64)] * 4
+    )
+
+
+def _chunks(bits: Bits, start: Integers, end: Integers) -> tuple[Integers, Integers]:
+    """First byte and end of each chunk's data. Raises NotOffered for an unknown encoding."""
+    encoding = np.zeros(len(start), np.int64)
+    first, after = end.copy(), end.copy()
+    for message, tag, at, field_end in bits.fields(start, end):
+        is_encoding, is_data = tag == _ENCODING, tag == _DATA
+        encoding[message[is_encoding]] = bits.octets[at[is_encoding]]
+        first[message[is_data]], after[message[is_data]] = at[is_data], field_end[is_data]
+    unknown = encoding[encoding != _XOR]
+    if len(unknown):
+        raise NotOffered(f"the server sends chunks in another encoding: {unknown[0]}")
+    return first, after
