@@ -137,7 +137,7 @@ def send(
                     allow_redirects=False,
                     stream=True,
                 )
-                text = excerpt(beginning(answer).decode("utf-8", "replace"), 200)
+                text = texts.excerpt(beginning(answer).decode("utf-8", "replace"), 200)
         except (requests.RequestException, ValueError) as error:
             raise undelivered(server, error, repeatable=repeatable) from None
         if answer.status_code in PASSING:
@@ -181,12 +181,6 @@ def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> So
     return SourceError(
         f"{server} {how}; the message may have arrived", "check there before you send it again"
     )
-
-
-def excerpt(text: str, length: int = 300) -> str:
-    """At most `length` characters on one line, without terminal control characters."""
-    # conceal first: a remainder of a cut secret would be shown
-    return texts.one_line(texts.concealed(text)[:4000])[:length]
 
 
 class Session(requests.Session):
@@ -297,7 +291,7 @@ class JsonServer:
                     return answer
             except (ValueError, LookupError, TypeError, ArithmeticError) as error:
                 raise TransientError(
-                    f"{self.name} did not answer with the expected JSON: {excerpt(str(error), 100)}"
+                    f"{self.name} did not answer with the expected JSON: {texts.excerpt(str(error), 100)}"
                 ) from None
             raise TransientError(f"{self.name} gave an incomplete answer")
 
@@ -336,13 +330,13 @@ def reason(response: requests.Response) -> str:
     if "html" in response.headers.get("Content-Type", "") or body.startswith("<"):
         return ""
     if not body.startswith("{"):
-        return excerpt(body)
+        return texts.excerpt(body)
     # the document may be longer
     match = re.search(
         r'(?i)"(?:error|message|description)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body
     )
     try:
-        return excerpt(json.loads(match[1] + '"')) if match else ""
+        return texts.excerpt(json.loads(match[1] + '"')) if match else ""
     except ValueError:
         return ""
 

@@ -201,6 +201,7 @@ FROM bill_rows
 WHERE bill_id IN (SELECT unnest($1))
 GROUP BY ALL
 ORDER BY ALL"""
+_KEEP_AMOUNTS = "UPDATE bills SET amounts = $1 WHERE bill_id = $2"
 _AMOUNTS_DIFFER = """SELECT sum(billed_cost) FILTER (bill_id = $1) <> sum(billed_cost) FILTER (bill_id = $2)
 FROM bill_rows
 WHERE charge_key IN (SELECT charge_key FROM bill_rows WHERE bill_id = $1)"""
@@ -362,18 +363,27 @@ def _write_bills(con: DuckDBPyConnection, files: BillFiles, loaded: dict[int, Bi
     }
     con.execute(_INSERT_BILLS, entry)
     con.execute(_LOG_LOADS, [list(loaded)])
-    if PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills")):
+    is_paired = PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills"))
+    if is_paired:
         sqlfiles.run(con, "bill_overlap")
-    if sqlfiles.run(con, "block_fees").fetchall() != [(0,)]:
+    has_new_fees = sqlfiles.run(con, "block_fees").fetchall() != [(0,)]
+    if has_new_fees:
         amounts = _amounts(con, list(loaded))
         for bill_id, result in loaded.items():
             result.amounts = amounts[bill_id]
+    if is_paired or has_new_fees:
+        con.execute("UPDATE bills SET amounts = NULL")  # rows of any bill may have changed
+        return
+    for bill_id, result in loaded.items():
+        sums = [dict(zip(_SUMS, row, strict=True)) for row in result.amounts]
+        con.execute(_KEEP_AMOUNTS, [sums, bill_id])
 
 
 def _load_of(files: BillFiles) -> dict[str, Any]:
     return {"is_whole": files.source is not None, "digest": files.digest, "file_digests": files.file_digests}
 
 
+_SUMS = ("currency", "billed", "effective")
 _RESULT = ("provider", "source", "format", "billing_account_id", "billing_period", "is_final", "rows")
 
 
@@ -381,9 +391,10 @@ def _results(
     con: DuckDBPyConnection, bills: list[dict[str, Any]], decision: Verdict
 ) -> dict[int, BillResult]:
     """The results of bills by their numbers."""
-    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
+    amounts = _amounts(con, [bill["bill_id"] for bill in bills if not bill.get("amounts")])
     results = {}
     for bill in bills:
         columns = {name: bill[name] for name in _RESULT}
-        results[bill["bill_id"]] = BillResult(**columns, amounts=amounts[bill["bill_id"]], verdict=decision)
+        sums = [(*row.values(),) for row in bill.get("amounts") or ()] or amounts[bill["bill_id"]]
+        results[bill["bill_id"]] = BillResult(**columns, amounts=sums, verdict=decision)
     return results

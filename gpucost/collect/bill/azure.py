@@ -18,7 +18,6 @@ from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, requi
 from gpucost.collect.bill.formats import Format, spelled
 from gpucost.collect.bill.opening import MonthTree, is_answer, records
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, TransientError, retry, retry_after
 from gpucost.inputs import JsonObject
 from gpucost.objects import Entry
 
@@ -144,6 +143,8 @@ class QueryTree(MonthTree):
         )
 
     def _page(self, client: CostManagementClient, link: str | None) -> JsonObject:
+        from gpucost.http import TransientError, retry  # slow to import
+
         try:
             text = retry(lambda: self._read_page(client, link), attempts=8, longest_wait=self.longest_wait)
         except TransientError as error:
@@ -169,6 +170,8 @@ class QueryTree(MonthTree):
             ServiceResponseError,
         )
         from azure.core.rest import HttpRequest
+
+        from gpucost.http import PASSING, TransientError, retry_after
 
         body = self._definition()
         with azure_in_words(self.name):
