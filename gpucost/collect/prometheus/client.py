@@ -357,9 +357,7 @@ def partial_answer(source: PrometheusSource, warnings: list[str]) -> http.Transi
     fix = (
         'check its stores, or set partial_response = "accept" in [prometheus] to load partial answers, marked'
     )
-    return http.TransientError(
-        f"{source.url} gave a partial answer: {excerpt('; '.join(warnings))}", fix=fix
-    )
+    return http.TransientError(f"{source.url} gave a partial answer: {excerpt('; '.join(warnings))}", fix=fix)
 
 
 def not_json(source: PrometheusSource) -> SourceError:
