@@ -6,10 +6,10 @@ import json
 import os
 import platform
 import re
+import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -45,9 +45,9 @@ class Slow(Exception):
 
 
 def run(
-    *command: str, folder: Path = ROOT, limit: float = 300, codes: tuple[int, ...] = (0,), **environment: str
+    *command: str, folder: Path = ROOT, limit: int = 300, codes: tuple[int, ...] = (0,), **environment: str
 ) -> Ran:
-    """Run a command that must end with one of `codes`, within `limit` seconds on the clock. Raises Slow."""
+    """Run a command that must end with one of `codes`, within `limit` CPU seconds. Raises Slow."""
     began = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -55,26 +55,21 @@ def run(
         text=True,
         cwd=folder,
         env=os.environ | environment,
-        start_new_session=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1)),
     )
     assert process.stdout is not None
-    timer = threading.Timer(limit, lambda: os.killpg(process.pid, signal.SIGKILL))
-    timer.start()
-    try:
-        output = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-    finally:
-        timer.cancel()
+    output = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     words = " ".join(map(str, command[:8]))
-    if process.returncode == -signal.SIGKILL and time.perf_counter() - began >= limit:
-        raise Slow(f"over {limit:g} s and ended: {words}")
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise Slow(f"ended after {used.ru_utime + used.ru_stime:.0f} s: {words}")
     if process.returncode not in codes:
         raise RuntimeError(f"exit code {process.returncode}: {words} {output[-300:]}")
     return Ran(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss / 1024, output)
 
 
-def gpucost(*words: str, folder: Path, limit: float = 300, codes: tuple[int, ...] = (0,)) -> Ran:
+def gpucost(*words: str, folder: Path, limit: int = 300, codes: tuple[int, ...] = (0,)) -> Ran:
     """Run a command of gpucost in a folder with a gpucost.toml."""
     return run(sys.executable, "-m", "gpucost", *words, folder=folder, limit=limit, codes=codes)
 
