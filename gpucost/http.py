@@ -25,9 +25,10 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
 from urllib3.util import Retry
 
-from gpucost import inputs, texts
+from gpucost import inputs
 from gpucost.errors import GpucostError, SourceError
 from gpucost.records import frozen_dataclass
+from gpucost.texts import conceal, excerpt
 
 if TYPE_CHECKING:
     from gpucost.config.model import Tls
@@ -137,7 +138,7 @@ def send(
                     allow_redirects=False,
                     stream=True,
                 )
-                text = texts.excerpt(beginning(answer).decode("utf-8", "replace"), 200)
+                text = excerpt(beginning(answer).decode("utf-8", "replace"), 200)
         except (requests.RequestException, ValueError) as error:
             raise undelivered(server, error, repeatable=repeatable) from None
         if answer.status_code in PASSING:
@@ -225,7 +226,7 @@ def session(
     for a missing certificate file.
     """
     for password in re.findall(":([^/@]+)@", url):
-        texts.conceal(password)
+        conceal(password)
     connection = Session(url, seconds, limit)
     # No proxy for this machine itself.
     addresses = addresses_of(url)
@@ -291,7 +292,7 @@ class JsonServer:
                     return answer
             except (ValueError, LookupError, TypeError, ArithmeticError) as error:
                 raise TransientError(
-                    f"{self.name} did not answer with the expected JSON: {texts.excerpt(str(error), 100)}"
+                    f"{self.name} did not answer with the expected JSON: {excerpt(str(error), 100)}"
                 ) from None
             raise TransientError(f"{self.name} gave an incomplete answer")
 
@@ -330,13 +331,13 @@ def reason(response: requests.Response) -> str:
     if "html" in response.headers.get("Content-Type", "") or body.startswith("<"):
         return ""
     if not body.startswith("{"):
-        return texts.excerpt(body)
+        return excerpt(body)
     # the document may be longer
     match = re.search(
         r'(?i)"(?:error|message|description)"\s*:\s*("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*+)', body
     )
     try:
-        return texts.excerpt(json.loads(match[1] + '"')) if match else ""
+        return excerpt(json.loads(match[1] + '"')) if match else ""
     except ValueError:
         return ""
 

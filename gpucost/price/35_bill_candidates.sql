@@ -20,8 +20,7 @@ mixed AS (
     HAVING count(*) > 1 AND count(rate) = count(*)
 ),
 matched AS (
-    SELECT l.node_id, h.rowid AS line, h.from_ms, h.to_ms, h.instance_key, h.instance_hours, h.effective_cost, h.discount_cost, h.price_per_hour, h.currency, h.rate,
-        h.bill_id, b.bill, b.month, n.is_scale_set
+    SELECT h.*, h.rowid AS line, l.node_id, b.bill, b.month, n.is_scale_set
     FROM billed_hours AS h
     JOIN bills AS b USING (bill_id)
     JOIN billed_nodes AS n USING (instance_key)
@@ -33,20 +32,18 @@ repeated AS (
 ),
 summed AS (
     -- the price already includes a later billing period's correction of an hour
-    SELECT node_id, arg_min(line, (rate IS NOT NULL, bill, currency)) AS line,
-        greatest(sum(effective_cost), 0) / nullif(sum(instance_hours), 0) AS own_price, coalesce(sum(discount_cost) <> 0, false) AS is_discounted
+    SELECT node_id, arg_min(line, (rate IS NOT NULL, bill, currency)) AS line, sum(COLUMNS('(effective|discount)_cost|instance_hours'))
     FROM matched SEMI JOIN repeated USING (node_id, from_ms)
     GROUP BY node_id, from_ms
 ),
 hours AS (
-    SELECT *, greatest(effective_cost, 0) / nullif(instance_hours, 0) AS own_price, coalesce(discount_cost <> 0, false) AS is_discounted
     FROM matched ANTI JOIN repeated USING (node_id, from_ms)
     UNION ALL BY NAME
-    FROM matched JOIN summed USING (node_id, line)
+    FROM summed JOIN (SELECT * EXCLUDE (effective_cost, discount_cost, instance_hours) FROM matched) AS m USING (node_id, line)
 )
 SELECT h.node_id, h.from_ms, h.to_ms, CASE WHEN m.instance_key IS NULL THEN h.price_per_hour ELSE (m.price_per_hour / h.rate)::DECIMAL(38, 12) END AS price_per_hour,
-    h.currency, h.rate, h.from_ms // 86400000 AS day, h.month, h.bill_id, h.is_scale_set, h.is_discounted,
-    coalesce(abs(h.own_price - h.price_per_hour) > 1e-9, false) AS is_shared,
+    h.currency, h.rate, h.from_ms // 86400000 AS day, h.month, h.bill_id, h.is_scale_set, coalesce(h.discount_cost <> 0, false) AS is_discounted,
+    coalesce(abs(greatest(h.effective_cost, 0) / nullif(h.instance_hours, 0) - h.price_per_hour) > 1e-9, false) AS is_shared,
     CASE WHEN h.to_ms - h.from_ms <= 3600000 THEN 0 WHEN h.to_ms - h.from_ms = 86400000 THEN 1 ELSE 2 END AS width
 FROM hours AS h
 LEFT JOIN mixed AS m ON m.instance_key = h.instance_key AND m.from_ms = h.from_ms

@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # The stages that compute figures. After a change to one, check whether the same inputs still give the same
 # figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
-MADE_BY = {"inventory": "34b81eef93328b66", "price": "1c09d6951c94a290", "attribute": "c080c356a63fe2df"}
+MADE_BY = {"inventory": "34b81eef93328b66", "price": "00f1a7dbf5f5a119", "attribute": "c080c356a63fe2df"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 

@@ -106,10 +106,11 @@ def test_sums_of_an_unchanged_file_are_stored_ones(bills: Bills) -> None:
     path = bills.write("march.csv", csv_text(ROWS))
     (first,) = bills.load(path).results
     (again,) = bills.load(path).results
-    assert again.amounts == first.amounts == [("USD", Decimal("196.62"), Decimal("196.62"))]
+    sums = {"currency": "USD", "billed": Decimal("196.62"), "effective": Decimal("196.62")}
+    assert again.amounts == first.amounts == [sums]
     with bills.store.write() as con:
         con.execute("UPDATE bills SET amounts = [{'currency': 'USD', 'billed': 1, 'effective': 2}]")
-    assert bills.load(path).results[0].amounts == [("USD", 1, 2)]
+    assert bills.load(path).results[0].amounts == [{"currency": "USD", "billed": 1, "effective": 2}]
 
 
 @pytest.mark.ci

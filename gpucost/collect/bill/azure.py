@@ -12,6 +12,7 @@ import json
 from calendar import monthrange
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from gpucost import inputs
 from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, require
@@ -124,8 +125,6 @@ class QueryTree(MonthTree):
 
     def digest(self, entry: Entry) -> str:  # noqa: ARG002
         # Only a new query shows whether an answer changed.
-        from uuid import uuid4
-
         return uuid4().hex
 
     def _client(self) -> CostManagementClient:

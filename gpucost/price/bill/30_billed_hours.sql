@@ -11,12 +11,9 @@ SELECT d.bill, r.machine, r.currency, r.from_ms, r.to_ms, d.provider_number, d.a
 FROM billed_rows AS r JOIN billed_details AS d USING (detail);
 
 CREATE OR REPLACE TEMP TABLE billed_parts AS
-SELECT bill, machine, currency, from_ms, to_ms, min(provider_number) AS provider_number, min(account_number) AS account_number, min(region_number) AS region_number,
-    min(type_number) AS type_number, min(system_number) AS system_number, min(tenancy_number) AS tenancy_number, min(reservation_number) AS reservation_number,
-    bool_or(is_spot) AS is_spot, bool_or(is_block) AS is_block, bool_or(is_reserved) AS is_reserved,
-    sum(told_hours) AS told_hours, sum(corrected_hours) AS corrected_hours, min(least_hours) AS least_hours,
-    sum(cost) AS cost, sum(discount_cost) AS discount_cost, sum(charged_cost) AS charged_cost, min(rate_id) AS rate_id, max(rate_id) AS last_rate_id,
-    bool_and(is_correction_only) AS is_correction_only, bool_or(lacks_cost) AS lacks_cost, bool_or(is_free) AS is_free
+SELECT bill, machine, currency, from_ms, to_ms, min(COLUMNS('_number')), bool_or(COLUMNS('is_(spot|block|reserved|free)|lacks_cost')),
+    bool_and(is_correction_only) AS is_correction_only, sum(COLUMNS('(told|corrected)_hours|^cost|(discount|charged)_cost')), min(least_hours) AS least_hours,
+    min(rate_id) AS rate_id, max(rate_id) AS last_rate_id
 FROM machine_charges
 SEMI JOIN (SELECT machine, from_ms FROM billed_rows GROUP BY machine, from_ms HAVING count(*) > 1) AS several USING (machine, from_ms)
 GROUP BY bill, machine, currency, from_ms, to_ms;
@@ -27,22 +24,18 @@ WITH charged AS (
     SELECT *, bill AS first_bill, CASE WHEN NOT is_correction_only THEN bill END AS own_bill
     FROM machine_charges ANTI JOIN billed_parts USING (machine, from_ms)
     UNION ALL BY NAME
-    SELECT machine, currency, from_ms, to_ms, min(provider_number) AS provider_number, min(account_number) AS account_number, min(region_number) AS region_number,
-        min(type_number) AS type_number, min(system_number) AS system_number, min(tenancy_number) AS tenancy_number, min(reservation_number) AS reservation_number,
-        bool_or(is_spot) AS is_spot, bool_or(is_block) AS is_block, bool_or(is_reserved) AS is_reserved,
-        sum(told_hours) AS told_hours, sum(corrected_hours) AS corrected_hours, min(least_hours) AS least_hours, sum(cost) AS cost, sum(charged_cost) AS charged_cost,
-        bool_and(is_correction_only) AS is_correction_only, bool_or(lacks_cost) AS lacks_cost, bool_or(is_free) AS is_free,
+    SELECT machine, currency, from_ms, to_ms, min(COLUMNS('_number')), bool_or(COLUMNS('is_(spot|block|reserved|free)|lacks_cost')),
+        bool_and(is_correction_only) AS is_correction_only, sum(COLUMNS('(told|corrected)_hours|^cost|charged_cost')), min(least_hours) AS least_hours,
         -- the hours are in one bill only: the first that does not only correct them
         min(bill) AS first_bill, min(bill) FILTER (NOT is_correction_only) AS own_bill
     FROM billed_parts
     GROUP BY machine, currency, from_ms, to_ms
 ),
 summed AS (
-    SELECT machine, currency, from_ms, to_ms, provider_number, account_number, region_number, type_number, system_number, tenancy_number,
+    SELECT * REPLACE (CASE WHEN NOT is_spot THEN reservation_number END AS reservation_number),
         CASE WHEN is_spot THEN 'spot' WHEN is_block THEN 'capacity_block' WHEN is_reserved THEN 'reserved' ELSE 'on_demand' END AS capacity_type,
-        CASE WHEN NOT is_spot THEN reservation_number END AS reservation_number,
         coalesce(told_hours, 0) + CASE WHEN coalesce(least_hours < 0, false) OR is_correction_only THEN coalesce(corrected_hours, 0) ELSE 0 END AS hours,
-        bill, cost, discount_cost, rate_id, first_bill, own_bill, lacks_cost OR is_free AND charged_cost = 0 AS is_unexplained
+        lacks_cost OR is_free AND charged_cost = 0 AS is_unexplained
     FROM charged
 ),
 machines AS (
@@ -69,7 +62,7 @@ lived AS (
 spot_machines AS (
     SELECT DISTINCT m.machine FROM machines AS m JOIN billed_nodes AS b USING (instance_key) JOIN nodes AS n USING (node_id) WHERE n.capacity_type = 'spot'
 )
-SELECT h.* EXCLUDE (hours, own_bill, first_bill), coalesce(h.own_bill, CASE WHEN m.billing_period IS NOT NULL THEN h.first_bill END) AS hours_bill,
+SELECT h.* EXCLUDE (hours), coalesce(h.own_bill, CASE WHEN m.billing_period IS NOT NULL THEN h.first_bill END) AS hours_bill,
     -- without billed hours: the up time of its nodes, or the whole charge period
     CASE WHEN h.hours > 0 THEN h.hours WHEN l.hours > 0 THEN l.hours ELSE (h.to_ms - h.from_ms) / 3600000.0 END::DECIMAL(38, 12) AS hours,
     NOT h.is_unexplained AND hours_bill IS NOT NULL AND (h.hours > 0 OR h.cost <> 0 OR l.hours > 0) AS is_priced,
