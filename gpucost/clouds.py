@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gpucost.errors import ConfigError, GpucostError, SourceError
-from gpucost.http import excerpt
+from gpucost.texts import excerpt
 
 if TYPE_CHECKING:
     import boto3

@@ -25,9 +25,10 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
 from urllib3.util import Retry
 
-from gpucost import inputs, texts
+from gpucost import inputs
 from gpucost.errors import GpucostError, SourceError
 from gpucost.records import frozen_dataclass
+from gpucost.texts import conceal, excerpt
 
 if TYPE_CHECKING:
     from gpucost.config.model import Tls
@@ -183,12 +184,6 @@ def undelivered(server: str, error: Exception, *, repeatable: bool = True) -> So
     )
 
 
-def excerpt(text: str, length: int = 300) -> str:
-    """At most `length` characters on one line, without terminal control characters."""
-    # conceal first: a remainder of a cut secret would be shown
-    return texts.one_line(texts.concealed(text)[:4000])[:length]
-
-
 class Session(requests.Session):
     """The client of one server, with answers limited in time and size and no redirects to other servers.
 
@@ -231,7 +226,7 @@ def session(
     for a missing certificate file.
     """
     for password in re.findall(":([^/@]+)@", url):
-        texts.conceal(password)
+        conceal(password)
     connection = Session(url, seconds, limit)
     # No proxy for this machine itself.
     addresses = addresses_of(url)

@@ -25,9 +25,8 @@ from urllib.parse import parse_qsl, unquote
 
 from gpucost import clouds
 from gpucost.errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
-from gpucost.http import excerpt
 from gpucost.records import frozen_dataclass
-from gpucost.texts import conceal
+from gpucost.texts import conceal, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -51,6 +51,12 @@ def concealed(text: str) -> str:
     return text
 
 
+def excerpt(text: str, length: int = 300) -> str:
+    """At most `length` characters on one line, without terminal control characters."""
+    # conceal first: a remainder of a cut secret would be shown
+    return one_line(concealed(text)[:4000])[:length]
+
+
 def visible(text: str) -> str:
     """`text` with each invisible or terminal-controlling character as its number: `\\u001b`, `\\u202e`.
 

@@ -314,8 +314,8 @@ def _line(result: BillResult) -> str:
 
     final = {True: "final", False: "not final", None: "finality unknown"}[result.is_final]
     sums = "; ".join(
-        f"billed {billed:,.2f}, effective {effective:,.2f} {currency}"
-        for currency, billed, effective in result.amounts
+        f"billed {row['billed']:,.2f}, effective {row['effective']:,.2f} {row['currency']}"
+        for row in result.amounts
     )
     line = f"{result.source} {result.billing_period}: {result.rows:,} rows, {sums}, {final}"
     if result.verdict == "unchanged":

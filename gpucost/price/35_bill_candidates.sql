@@ -21,24 +21,33 @@ mixed AS (
     GROUP BY ALL
     HAVING count(*) > 1 AND count(rate) = count(*)
 ),
-summed AS (
-    -- the price already includes a later billing period's correction of an hour
-    SELECT l.node_id, h.from_ms, arg_min(h.rowid, (h.rate IS NOT NULL, b.bill, h.currency)) AS first_row, any_value(n.is_scale_set) AS is_scale_set,
-        greatest(sum(h.effective_cost), 0) / nullif(sum(h.instance_hours), 0) AS own_price, coalesce(sum(h.discount_cost) <> 0, false) AS is_discounted
+matched AS (
+    SELECT h.*, h.rowid AS line, l.node_id, b.bill, b.month, n.is_scale_set
     FROM billed_hours AS h
     JOIN bills AS b USING (bill_id)
     JOIN billed_nodes AS n USING (instance_key)
     JOIN priced_nodes AS l ON l.node_id = n.node_id AND NOT l.is_moved AND h.from_ms < l.billed_to_ms AND l.up_from_ms < h.to_ms
     WHERE h.price_per_hour IS NOT NULL
-    GROUP BY l.node_id, h.from_ms
+),
+repeated AS (
+    SELECT node_id, from_ms FROM matched GROUP BY ALL HAVING count(*) > 1
+),
+summed AS (
+    -- the price already includes a later billing period's correction of an hour
+    SELECT node_id, arg_min(line, (rate IS NOT NULL, bill, currency)) AS line, sum(COLUMNS('(effective|discount)_cost|instance_hours'))
+    FROM matched SEMI JOIN repeated USING (node_id, from_ms)
+    GROUP BY node_id, from_ms
+),
+hours AS (
+    FROM matched ANTI JOIN repeated USING (node_id, from_ms)
+    UNION ALL BY NAME
+    FROM summed JOIN (SELECT * EXCLUDE (effective_cost, discount_cost, instance_hours) FROM matched) AS m USING (node_id, line)
 )
-SELECT s.node_id, h.from_ms, h.to_ms, CASE WHEN m.instance_key IS NULL THEN h.price_per_hour ELSE (m.price_per_hour / h.rate)::DECIMAL(38, 12) END AS price_per_hour,
-    h.currency, h.rate, h.from_ms // 86400000 AS day, b.month, h.bill_id, s.is_scale_set, s.is_discounted,
-    coalesce(abs(s.own_price - h.price_per_hour) > 1e-9, false) AS is_shared,
+SELECT h.node_id, h.from_ms, h.to_ms, CASE WHEN m.instance_key IS NULL THEN h.price_per_hour ELSE (m.price_per_hour / h.rate)::DECIMAL(38, 12) END AS price_per_hour,
+    h.currency, h.rate, h.from_ms // 86400000 AS day, h.month, h.bill_id, h.is_scale_set, coalesce(h.discount_cost <> 0, false) AS is_discounted,
+    coalesce(abs(greatest(h.effective_cost, 0) / nullif(h.instance_hours, 0) - h.price_per_hour) > 1e-9, false) AS is_shared,
     CASE WHEN h.to_ms - h.from_ms <= 3600000 THEN 0 WHEN h.to_ms - h.from_ms = 86400000 THEN 1 ELSE 2 END AS width
-FROM summed AS s
-JOIN billed_hours AS h ON h.rowid = s.first_row
-JOIN bills AS b USING (bill_id)
+FROM hours AS h
 LEFT JOIN mixed AS m ON m.instance_key = h.instance_key AND m.from_ms = h.from_ms
 WHERE m.instance_key IS NULL OR m.price_per_hour IS NOT NULL;
 

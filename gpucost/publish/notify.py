@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.config.secrets import secret
 from gpucost.errors import ConfigError, GpucostError
-from gpucost.http import TransientError, excerpt, retry, send
+from gpucost.http import TransientError, retry, send
 from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text, percent, target_text, value_of
 from gpucost.render.templates import environment
 from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
 from gpucost.resources import reports_dir
-from gpucost.texts import one_line, readable_json, shortened, visible_parts
+from gpucost.texts import excerpt, one_line, readable_json, shortened, visible_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,6 @@ from gpucost.store.bill_rules import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from decimal import Decimal
 
     from duckdb import DuckDBPyConnection
 
@@ -64,7 +63,7 @@ class BillResult:
     """The result of loading one bill.
 
     `verdict` is 'replace' or 'beside' if it was loaded, otherwise the reason why not. `replaced` names
-    sources (other than its own) whose bill it replaced. `amounts` holds (currency, billed, effective).
+    sources (other than its own) whose bill it replaced. `amounts` holds currency, billed and effective cost.
     `repeated` rows were left out: another bill in the store has them with equal columns. `twice` are
     sentences about money that would count twice.
     """
@@ -76,7 +75,7 @@ class BillResult:
     billing_period: str
     is_final: bool | None
     rows: int
-    amounts: list[tuple[str, Decimal, Decimal]]
+    amounts: list[dict[str, Any]]
     verdict: Verdict = "beside"
     replaced: list[str] = field(default_factory=list)
     repeated: int = 0
@@ -196,11 +195,14 @@ USING bill_details AS d
 WHERE l.batch_id = d.batch_id AND l.detail_id = d.detail_id AND list_contains($1, d.bill_id)"""
 _COUNT_ROWS = """UPDATE incoming_bills AS b
 SET rows = (SELECT count(*) FROM bill_rows AS r WHERE r.bill_id = b.bill_id)"""
-_AMOUNTS = """SELECT bill_id, billing_currency, sum(billed_cost), sum(effective_cost)
-FROM bill_rows
-WHERE bill_id IN (SELECT unnest($1))
-GROUP BY ALL
-ORDER BY ALL"""
+_AMOUNTS = """SELECT bill_id, list(sums ORDER BY sums.currency)
+FROM (
+    SELECT bill_id, {'currency': billing_currency, 'billed': sum(billed_cost), 'effective': sum(effective_cost)} AS sums
+    FROM bill_rows
+    WHERE bill_id IN (SELECT unnest($1))
+    GROUP BY bill_id, billing_currency)
+GROUP BY bill_id"""
+_KEEP_AMOUNTS = "UPDATE bills SET amounts = $1 WHERE bill_id = $2"
 _AMOUNTS_DIFFER = """SELECT sum(billed_cost) FILTER (bill_id = $1) <> sum(billed_cost) FILTER (bill_id = $2)
 FROM bill_rows
 WHERE charge_key IN (SELECT charge_key FROM bill_rows WHERE bill_id = $1)"""
@@ -322,8 +324,8 @@ def _judge_twice(
         elif twice.other in existing:
             replaced.append((twice.one, twice.other))
             result.verdict = "replace"
-            held = _amounts(con, [twice.other])[twice.other]
-            money = " and ".join(f"{billed:,.2f} {currency}" for currency, billed, _ in held)
+            held = _amounts(con, [twice.other])
+            money = " and ".join(f"{row['billed']:,.2f} {row['currency']}" for row in held[twice.other])
             result.replaced.append(f"{existing[twice.other]} with {money}")
     for result in refused:
         result.verdict = "twice"
@@ -344,11 +346,8 @@ def _leave_repeated(con: DuckDBPyConnection, existing: list[int], results: dict[
                 result.verdict = "part"
 
 
-def _amounts(con: DuckDBPyConnection, bill_ids: list[int]) -> dict[int, list[tuple[str, Decimal, Decimal]]]:
-    amounts: dict[int, list[tuple[str, Decimal, Decimal]]] = defaultdict(list)
-    for bill_id, *amount in con.execute(_AMOUNTS, [bill_ids]).fetchall():
-        amounts[bill_id].append(tuple(amount))
-    return amounts
+def _amounts(con: DuckDBPyConnection, bill_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
+    return defaultdict(list, con.execute(_AMOUNTS, [bill_ids]).fetchall())
 
 
 def _write_bills(con: DuckDBPyConnection, files: BillFiles, loaded: dict[int, BillResult]) -> None:
@@ -362,12 +361,17 @@ def _write_bills(con: DuckDBPyConnection, files: BillFiles, loaded: dict[int, Bi
     }
     con.execute(_INSERT_BILLS, entry)
     con.execute(_LOG_LOADS, [list(loaded)])
-    if PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills")):
+    is_paired = PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills"))
+    if is_paired:
         sqlfiles.run(con, "bill_overlap")
-    if sqlfiles.run(con, "block_fees").fetchall() != [(0,)]:
+    if has_new_fees := sqlfiles.run(con, "block_fees").fetchall() != [(0,)]:
         amounts = _amounts(con, list(loaded))
         for bill_id, result in loaded.items():
             result.amounts = amounts[bill_id]
+    for bill_id, result in loaded.items():
+        con.execute(_KEEP_AMOUNTS, [result.amounts, bill_id])
+    if is_paired or has_new_fees:
+        con.execute("UPDATE bills SET amounts = NULL")  # rows of any bill may have changed
 
 
 def _load_of(files: BillFiles) -> dict[str, Any]:
@@ -381,9 +385,10 @@ def _results(
     con: DuckDBPyConnection, bills: list[dict[str, Any]], decision: Verdict
 ) -> dict[int, BillResult]:
     """The results of bills by their numbers."""
-    amounts = _amounts(con, [bill["bill_id"] for bill in bills])
+    amounts = _amounts(con, [bill["bill_id"] for bill in bills if not bill.get("amounts")])
     results = {}
     for bill in bills:
         columns = {name: bill[name] for name in _RESULT}
-        results[bill["bill_id"]] = BillResult(**columns, amounts=amounts[bill["bill_id"]], verdict=decision)
+        sums = bill.get("amounts") or amounts[bill["bill_id"]]
+        results[bill["bill_id"]] = BillResult(**columns, amounts=sums, verdict=decision)
     return results

@@ -1,13 +1,6 @@
--- A fleet of $gpus GPUs for $days days, as fleets.Fleet describes it, in the tables that loading its samples would fill.
-CREATE TEMP TABLE pods AS
-SELECT row_number() OVER (ORDER BY gpu, start_s) - 1 AS number, *,
-    -- for pods that continue, the last ten-minute sample
-    CASE WHEN stop_s < $end_s THEN stop_s ELSE start_s + ($end_s - 1 - start_s) // 600 * 600 END AS last_s
-FROM (
-    SELECT gpu, unnest(range($start_s + gpu * 37 % 60 * 60, $end_s, 172800)) AS start_s, least(start_s + 172800 - 120, $end_s) AS stop_s
-    FROM range($gpus) AS g (gpu)
-);
-CREATE TEMP TABLE told AS
+-- The time from $first_s until $until_s of a fleet that runs until $end_s, as fleets.Fleet describes it, in the tables that
+-- loading its samples would fill. `pods`, `free` and `kinds` are its frames, and `kind_blocks` are the loaded blocks of the kinds.
+CREATE TEMP TABLE reported AS
 SELECT row_number() OVER () AS series_id, * FROM (
     SELECT metric, map_concat(MAP {'node': 'n' || n}, more) AS labels, value, $start_s AS first_s, $end_s - 60 AS last_s
     FROM range($gpus // 8) AS nodes (n), LATERAL (VALUES
@@ -20,48 +13,55 @@ SELECT row_number() OVER () AS series_id, * FROM (
     ) AS t (metric, more, value)
     UNION ALL
     SELECT metric, map_concat(MAP {'namespace': 'team-' || gpu % 40, 'pod': 'job-' || number, 'uid': 'u' || number}, more), value, from_s, to_s
-    FROM pods, LATERAL (VALUES
-        ('kube_pod_container_resource_requests', MAP {'node': 'n' || gpu // 8, 'container': 'main', 'resource': 'nvidia_com_gpu'},
-            1, start_s, last_s),
-        ('kube_pod_info', MAP {'node': 'n' || gpu // 8}, 1, start_s, last_s),
-        ('kube_pod_status_scheduled_time', MAP {'job': 'kube-state-metrics'}, start_s, start_s, last_s),
-        ('kube_pod_completion_time', MAP {'job': 'kube-state-metrics'}, stop_s, stop_s, stop_s),
-        ('kube_pod_status_phase', MAP {'phase': 'Running'}, 1, start_s, stop_s - 60),
-        ('kube_pod_status_phase', MAP {'phase': 'Succeeded'}, 1, stop_s, stop_s)
+    FROM (SELECT *, least(stop, $end_s - 60) AS last FROM pods), LATERAL (VALUES
+        ('kube_pod_container_resource_requests', MAP {'node': 'n' || gpu // 8, 'container': 'main', 'resource': 'nvidia_com_gpu'}, 1, start, last),
+        ('kube_pod_info', MAP {'node': 'n' || gpu // 8}, 1, start, last),
+        ('kube_pod_status_scheduled_time', MAP {'job': 'kube-state-metrics'}, start, start, last),
+        ('kube_pod_status_phase', MAP {'phase': 'Running'}, 1, start, stop - 60),
+        ('kube_pod_completion_time', MAP {'job': 'kube-state-metrics'}, stop, stop, stop),
+        ('kube_pod_status_phase', MAP {'phase': 'Succeeded'}, 1, stop, stop)
     ) AS t (metric, more, value, from_s, to_s)
     WHERE to_s < $end_s
 );
-INSERT INTO series
-SELECT series_id, hash(series_id), 'bench', 'bench', metric, map_concat(labels, MAP {'job': 'kube-state-metrics', 'instance': 'ksm:8080'}) FROM told
+-- a series for each pod, and one for each GPU without a pod
+CREATE TEMP TABLE spans AS
+SELECT -number - 1 AS series_id, gpu, number % 3 AS phase, number, start, stop FROM pods
 UNION ALL
-SELECT -number - 1, hash(-number - 1), 'bench', 'bench', 'DCGM_FI_DEV_GPU_UTIL', MAP {
+SELECT -1000000000 - gpu, gpu, -1, 0, start, stop FROM free;
+INSERT INTO series
+SELECT series_id, hash(series_id), 'bench', 'bench', metric, map_concat(labels, MAP {'job': 'kube-state-metrics', 'instance': 'ksm:8080'})
+FROM reported
+WHERE first_s < $until_s AND series_id NOT IN (SELECT series_id FROM series)
+UNION ALL
+SELECT series_id, hash(series_id), 'bench', 'bench', 'DCGM_FI_DEV_GPU_UTIL', map_concat(MAP {
     'job': 'dcgm', 'instance': format('n{}:9400', gpu // 8), 'gpu': (gpu % 8)::VARCHAR, 'UUID': 'GPU-' || gpu, 'Hostname': 'n' || gpu // 8,
-    'modelName': 'NVIDIA A100-SXM4-40GB', 'namespace': 'team-' || gpu % 40, 'pod': 'job-' || number, 'container': 'main'}
-FROM pods;
-INSERT INTO states SELECT series_id, value, first_s * 1000, last_s * 1000 FROM told ORDER BY ALL;
+    'modelName': 'NVIDIA A100-SXM4-40GB'}, CASE WHEN phase < 0 THEN MAP {} ELSE MAP {
+    'namespace': 'team-' || gpu % 40, 'pod': 'job-' || number, 'container': 'main'} END)
+FROM (SELECT DISTINCT ON (series_id) * FROM spans WHERE start < $until_s)
+WHERE series_id NOT IN (SELECT series_id FROM series);
+DELETE FROM states;
+INSERT INTO states
+SELECT series_id, value, first_s * 1000, least(last_s, $until_s - 60) * 1000 FROM reported WHERE first_s < $until_s ORDER BY ALL;
 INSERT INTO scrape_gaps
-SELECT 'bench', 'bench', 'kube-state-metrics', 'ksm:8080', hour, 600000 FROM range($start_s // 3600, $end_s // 3600) AS h (hour);
+SELECT 'bench', 'bench', 'kube-state-metrics', 'ksm:8080', hour, 600000 FROM range($first_s // 3600, $until_s // 3600) AS h (hour);
 INSERT INTO loads
-SELECT number, 1, 'prometheus', 'bench', ($start_s + (number - 1) * 86400) * 1000, ($start_s + number * 86400) * 1000, $gpus * 1440, 0, now()
-FROM range(1, $days + 1) AS d (number);
--- hours that are two thirds active, in intervals of 20 minutes
-CREATE TEMP TABLE templates AS
-SELECT phase, variant, list_transform(range(0, 3600, 60), lambda s: CASE
-    WHEN (s // 1200 + phase) % 3 > 0 THEN 5 + hash(phase, variant, s) % 96 ELSE hash(phase, variant, s) % 5 END::DOUBLE) AS vals
-FROM range(3) AS p (phase), range(1024) AS v (variant);
+SELECT (day_s - $start_s) // 86400 + 1, 1, 'prometheus', 'bench', day_s * 1000, (day_s + 86400) * 1000, $gpus * 1440, 0, now()
+FROM range($first_s, $until_s, 86400) AS d (day_s);
+CREATE TEMP TABLE typed_blocks AS
+SELECT k.phase, k.value, k.late, k.half, k.first, k.last, b.* EXCLUDE (kind) FROM kind_blocks AS b JOIN kinds AS k USING (kind);
 INSERT INTO blocks BY NAME
 WITH hours AS (
-    SELECT number, hour, greatest(0, -(-start_s // 60) * 60 - hour * 3600) AS first_s, least(3600, stop_s - hour * 3600) AS end_s
-    FROM (SELECT *, unnest(range(start_s // 3600, (stop_s - 1) // 3600 + 1)) AS hour FROM pods)
+    SELECT series_id, gpu, phase, number, hour, greatest(0, start - hour * 3600) // 300 AS first, (least(3600, stop - hour * 3600) - 1) // 300 AS last
+    FROM (
+        SELECT *, unnest(range(greatest(start, $first_s) // 3600, (least(stop, $until_s) - 1) // 3600 + 1)) AS hour
+        FROM spans WHERE start < $until_s AND $first_s < stop
+    )
 ),
-sampled AS (
-    SELECT h.number, h.hour, h.first_s, t.vals[h.first_s // 60 + 1:(h.end_s - 1) // 60 + 1] AS vals
-    FROM hours AS h JOIN templates AS t ON t.phase = h.number % 3 AND t.variant = hash(h.number, h.hour) % 1024
-    WHERE h.first_s < h.end_s
+typed AS (
+    SELECT series_id, hour, phase, first, last, hour % 2 AS half, (gpu // 8 * 7 + hour // 2 * 13) % $kinds AS late,
+        CASE WHEN phase >= 0 AND first = 0 AND last = 11 THEN (number * 31 + hour // 2 * 17) % $kinds ELSE 0 END AS value
+    FROM hours
 )
-SELECT -number - 1 AS series_id, hour, len(vals) AS samples, list_sum(vals) AS value_sum,
-    len(list_filter(vals[:-2], lambda v: v < 5)) AS idle_samples, 5 AS idle_threshold, first_s * 1000 AS first_offset_ms,
-    CASE WHEN samples > 1 THEN 60000 END AS step_ms, step_ms AS gap_ms, first_offset_ms + (samples - 1) * 60000 AS last_offset_ms,
-    vals[-1] AS last_value, vals
-FROM sampled
-ORDER BY hour // 24, series_id, hour;
+SELECT t.series_id, t.hour, b.* EXCLUDE (phase, value, late, half, first, last)
+FROM typed AS t JOIN typed_blocks AS b USING (phase, value, late, half, first, last)
+ORDER BY t.hour // 24, t.series_id, t.hour;

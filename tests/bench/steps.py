@@ -7,11 +7,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from gpucost import attribute as attribution
 from gpucost import engine, inventory, pipeline, price
@@ -22,17 +26,29 @@ from gpucost.lake.files import open_files
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
-from tests.bench.fleets import GPUS_PER_NODE, PRICE, START_S, Fleet, windows
+from tests.bench.blocks import write_data
+from tests.bench.fleets import (
+    DAY_S,
+    GPUS_PER_NODE,
+    HOUR_S,
+    KINDS,
+    PRICE,
+    START_S,
+    Fleet,
+    block_kinds,
+    window,
+    windows,
+)
 from tests.text_tables import columns
 from tests.unit.command import call
 
 
-def fill(path: str, gpus: str, days: str, first: str = "0", end: str = "") -> None:
-    """Load the days from `first` until `end` of a fleet that runs for `days`, and write its price book next to the store."""
+def fill(path: str, gpus: str, days: str) -> None:
+    """Load the samples of a fleet, and write its price book next to the store."""
     store = _priced(path)
-    for window in windows(Fleet(gpus=int(gpus), days=int(days)), int(first), int(end or days)):
+    for day in windows(Fleet(gpus=int(gpus), days=int(days)), 0, int(days)):
         with store.write() as con:
-            load_window(con, window)
+            load_window(con, day)
 
 
 def _priced(path: str) -> Store:
@@ -40,15 +56,49 @@ def _priced(path: str) -> Store:
     Path(path).with_name("prices.csv").write_text(
         "\n".join(["instance_type,purchase_option,price_per_hour,currency", *rows, ""])
     )
+    Path(path).with_name("gpucost.toml").write_text(
+        f'store = "{Path(path).name}"\n[prices]\nbook = "prices.csv"\n'
+    )
     return Store(Path(path))
 
 
-def large(path: str, gpus: str, days: str) -> None:
-    """Fill a store by SQL as if such a fleet had been loaded, and write its price book next to it."""
-    values = {"gpus": int(gpus), "days": int(days), "start_s": START_S, "end_s": START_S + int(days) * 86_400}
+def large(path: str, gpus: str, days: str, first: str = "0", until: str = "") -> None:
+    """Fill a store by SQL as if the days from `first` until `until` had been loaded; write its price book next to it.
+
+    The fleet runs for `days`. Blocks are loaded once for every kind of hour, and copied to all hours of that kind.
+    """
+    fleet = Fleet(gpus=int(gpus), days=int(days))
+    values = {
+        "gpus": fleet.gpus,
+        "kinds": KINDS,
+        "start_s": START_S,
+        "end_s": fleet.end,
+        "first_s": START_S + int(first) * DAY_S,
+        "until_s": START_S + int(until or days) * DAY_S,
+    }
+    kinds, blocks = _blocks_by_kind()
     with _priced(path).write() as con:
+        for name, frame in (
+            ("pods", fleet.pods),
+            ("free", fleet.free),
+            ("kinds", kinds),
+            ("kind_blocks", blocks),
+        ):
+            con.register(name, frame)
         for statement in con.extract_statements((Path(__file__).parent / "large_fleet.sql").read_text()):
             con.execute(statement, {name: values[name] for name in statement.named_parameters})
+
+
+def _blocks_by_kind() -> tuple[pd.DataFrame, pa.Table]:
+    """The kinds of hours, and the block of each as the product stores it."""
+    series, kinds = block_kinds()
+    with TemporaryDirectory() as folder, Store(Path(folder) / "kinds.duckdb").write() as con:
+        load_window(con, window(series, START_S - DAY_S, START_S - DAY_S + HOUR_S))
+        blocks = con.sql(
+            "SELECT s.labels['kind']::INTEGER AS kind, b.* EXCLUDE (series_id, hour) "
+            "FROM blocks AS b JOIN series AS s USING (series_id)"
+        )
+        return kinds, blocks.to_arrow_table()
 
 
 def compact(path: str) -> dict[str, float]:
@@ -64,9 +114,9 @@ def billed(path: str, nodes: str, days: str) -> None:
     """Load a fleet of empty nodes, and a Cost and Usage Report that bills each by the hour."""
     fleet = Fleet(gpus=int(nodes) * GPUS_PER_NODE, days=int(days))
     store = Store(Path(path))
-    for window in windows(fleet, 0, fleet.days, with_pods=False):
+    for day in windows(fleet, 0, fleet.days, with_pods=False):
         with store.write() as con:
-            load_window(con, window)
+            load_window(con, day)
     report = Path(path).with_suffix(".csv")
     hour = f"make_timestamp({START_S * 1_000_000}::BIGINT) + to_hours((i // {nodes})::INTEGER)"
     listed_columns = columns(f"""
@@ -151,6 +201,39 @@ def attribute(path: str) -> dict[str, Any]:
     return {"all": time.process_time() - began, **parts, "slowest": seconds}
 
 
+def tiny(path: str) -> list[float]:
+    """Attribute copies of a tiny store in this process; return the CPU seconds of each."""
+    taken = []
+    for number in range(5):
+        copy = Path(path).with_name(f"tiny-{number}.duckdb")
+        shutil.copyfile(path, copy)
+        began = time.process_time()
+        pipeline.attribute(_config(path), Store(copy))
+        taken.append(time.process_time() - began)
+    return taken
+
+
+def opening(path: str) -> dict[str, float]:
+    """Open a store many times to read; return the CPU seconds of an opening by gpucost, and of DuckDB's alone."""
+
+    def each(open_store: Callable[[], Any]) -> float:
+        began = time.process_time()
+        for _ in range(50):
+            open_store()
+        return (time.process_time() - began) / 50
+
+    def by_store() -> None:
+        with Store(Path(path)).read() as con:
+            con.execute("SELECT 1").fetchall()
+
+    def by_duckdb() -> None:
+        with duckdb.connect(path, read_only=True) as con:
+            con.execute("SELECT 1").fetchall()
+
+    by_store()
+    return {"store": min(each(by_store) for _ in "abc"), "duckdb": min(each(by_duckdb) for _ in "abc")}
+
+
 def bare(path: str) -> dict[str, float]:
     """Run a bare group by of the store's blocks; return its CPU seconds and idle cost by namespace."""
     with Store(Path(path)).read() as con:
@@ -165,21 +248,22 @@ def bare(path: str) -> dict[str, float]:
         return {"cpu": cpu, **dict(idle.fetchall())}
 
 
-def merge_asof(gpus: str, days: str) -> dict[str, float]:
+def merge_asof(gpus: str, days: str) -> dict[Any, float]:
     """Return idle cost by namespace as calculated with data frames: merge_asof of samples with pods, then a groupby."""
-    import pandas as pd
-
     fleet = Fleet(gpus=int(gpus), days=int(days))
-    series = fleet.activity()
-    pods = pd.DataFrame(fleet.pods(), columns=["gpu", "start", "stop"])
+    pods = fleet.pods.copy()
     pods[["start", "stop"]] *= 1000
-    pods["namespace"] = [f"team-{gpu % 40}" for gpu in pods["gpu"]]
-    pods["price"] = [PRICE["spot" if gpu // 8 % 3 else "on_demand"] / 8 for gpu in pods["gpu"]]
-    gpus = np.repeat(pods["gpu"], [len(one.times) for one in series]).to_numpy()
-    times, values = (
-        np.concatenate(parts) for parts in zip(*((one.times, one.values) for one in series), strict=True)
+    pods["namespace"] = "team-" + (pods["gpu"] % 40).astype(str)
+    pods["price"] = np.where(pods["gpu"] // 8 % 3, PRICE["spot"], PRICE["on_demand"]) / 8
+    series = list(fleet.activity())
+    gpu = [int(one.labels["UUID"].removeprefix("GPU-")) for one in series]
+    samples = pd.DataFrame(
+        {
+            "gpu": np.repeat(gpu, [len(one.times) for one in series]),
+            "at": np.concatenate([one.times for one in series]),
+            "value": np.concatenate([one.values for one in series]),
+        }
     )
-    samples = pd.DataFrame({"gpu": gpus, "at": times, "value": values})
     pods = pods.sort_values("start")
     began = time.process_time()
     joined = pd.merge_asof(samples.sort_values("at"), pods, left_on="at", right_on="start", by="gpu")
@@ -192,10 +276,20 @@ def merge_asof(gpus: str, days: str) -> dict[str, float]:
     return {"cpu": time.process_time() - began, **idle.to_dict()}
 
 
+def prometheus_data(folder: str, gpus: str, days: str, jitter: str) -> dict[str, int]:
+    """Write the data of a Prometheus that scraped a fleet every minute; return the numbers of samples and pods."""
+    fleet = Fleet(gpus=int(gpus), days=int(days), jitter=bool(int(jitter)))
+    samples = write_data(
+        chain(fleet.states(step_s=fleet.step_s, with_zeros=True), fleet.activity()), Path(folder)
+    )
+    return {"samples": samples, "pods": len(fleet.pods)}
+
+
 STEPS: dict[str, Callable[..., Any]] = {
     step.__name__: step
     for step in (
-        fill, large, billed, attribute, compact, bare, merge_asof, hourly_bill, lake_export, lake_attribute,
+        fill, large, billed, attribute, compact, bare, merge_asof, hourly_bill, lake_export, lake_attribute, tiny, opening,
+        prometheus_data,
     )
 }  # fmt: skip
 

@@ -2,148 +2,125 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from statistics import linear_regression, median
-from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
+from tests.bench.conftest import Stores
 from tests.bench.measured import Page, step
 
 pytestmark = pytest.mark.bench
 
-GPUS, DAYS = 4_000, 7
-FLEET = f"{GPUS:,} GPUs × {DAYS} days"
-# Targets: speedup over the peer from an empty store; attribution alone over a bare group by; one more day after 28 stored days
-# over one after 3; memory; the exponent of growth over a factor of 32.
-FROM_NOTHING, BARE, ONE_MORE_DAY, PEAK_MB, EXPONENT = 10, 6, 1.2, 1000, 1.05
-LARGE, BARE_LARGE, BYTES = (10_000, 30), 4, 1
-ROUNDS = 3
-Rounds = list[tuple[float, dict[str, Any], float, float]]
-GROWTH = ((500, 2), (2_000, 4), (4_000, 8))
+SMALL, LARGE, FEWER_DAYS = (2_000, 7), (10_000, 30), (10_000, 10)
+# Targets: speedup over the peer from an empty store; a tiny fleet in process; attribution alone over a bare group by; memory, and
+# with three times as many days; exponents of growth; one more day after 28 stored days over one after 3.
+FROM_NOTHING, TINY, BARE, PEAK_MB, FLAT, EXPONENT, ONE_MORE_DAY = 10, 0.25, 8, 1000, 1.1, 1.05, 1.2
+ROUNDS = 2
+GROWTH = ((100, 10), (1_000, 30), FEWER_DAYS, LARGE)
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bench") / "store.duckdb"
-    step("fill", path, GPUS, DAYS)
-    return path
+def named(fleet: tuple[int, int]) -> str:
+    return f"{fleet[0]:,} GPUs × {fleet[1]} days"
 
 
-def attributed(path: Path, folder: Path) -> tuple[dict[str, Any], float]:
-    """Attribute a copy of the store; return CPU seconds by part and statement, and peak memory."""
-    (folder / "prices.csv").write_bytes(path.with_name("prices.csv").read_bytes())
-    copy = folder / "copy.duckdb"
-    copy.write_bytes(path.read_bytes())
-    ran, measured = step("attribute", copy)
-    return measured, ran.peak_mb
+def test_fleet_made_by_sql_is_the_loaded_fleet(stores: Stores, tmp_path: Path) -> None:
+    """No row: the large stores have the figures that loading the samples of the same fleet gives."""
+    step("fill", tmp_path / "store.duckdb", 80, 3)
+    step("attribute", tmp_path / "store.duckdb")
+    figures = []
+    for path in (tmp_path / "store.duckdb", stores.attributed(80, 3).path):
+        with duckdb.connect(str(path), read_only=True) as con:
+            sums = con.execute("SELECT count(*), sum(samples), sum(idle_samples), count(step_ms) FROM blocks")
+            figures.append(sums.fetchall())
+            figures[-1] += con.execute(
+                "SELECT namespace, sum(cost), sum(idle_cost) FROM cost_daily JOIN allocations USING (allocation_id) "
+                "GROUP BY ALL ORDER BY ALL"
+            ).fetchall()
+    assert figures[0] == figures[1]
+    assert figures[0][0][0] > 1.5 * figures[0][0][3], "hours with late scrapes"
 
 
-def parts(measured: dict[str, Any]) -> str:
-    """Return the CPU seconds by part and the slowest statements as text."""
-    slowest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in measured["slowest"].items())
-    whole = ", ".join(f"{name} {measured[name]:.2f}" for name in ("inventory", "price", "attribute"))
-    return f"{measured['all']:.2f} s in total: {whole}; slowest statements: {slowest}."
-
-
-@pytest.fixture(scope="module")
-def rounds(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Rounds:
-    """Return for each round the peer's CPU seconds, ours by part, peak memory, and the CPU seconds of the bare group by."""
-    found = []
+def test_first_attribution_is_faster_than_merge_asof(stores: Stores, page: Page) -> None:
+    peers, ours = [], []
     for number in range(ROUNDS):
-        folder = tmp_path_factory.mktemp(f"round{number}")
-        peer = step("merge_asof", GPUS, DAYS)[1]
-        usual = peer.pop("cpu")
-        measured, peak = attributed(store, folder)
-        limit = step("bare", folder / "copy.duckdb")[1]
-        found.append((usual, measured, peak, limit.pop("cpu")))
-        assert limit == pytest.approx(peer, rel=0.005)
-    return found
-
-
-def test_first_attribution_is_faster_than_merge_asof(rounds: Rounds, page: Page) -> None:
-    usual, ours = median(one[0] for one in rounds), median(one[1]["all"] for one in rounds)
+        peer = step("merge_asof", *SMALL)[1]
+        peers.append(peer.pop("cpu"))
+        path = stores.copied(*SMALL, f"round{number}")
+        ours.append(step("attribute", path)[1]["all"])
+        found = step("bare", path)[1]
+        found.pop("cpu")
+        assert found == pytest.approx(peer, rel=0.005)
+    usual, own = median(peers), median(ours)
     assert page.row(
-        f"inventory, prices and attribution of a new store, {FLEET}",
+        f"inventory, prices and attribution of a new store, {named(SMALL)}",
         f"≥ {FROM_NOTHING} ×",
-        usual >= FROM_NOTHING * ours,
-        f"{ours:.2f} s, {GPUS * DAYS * 1440 / 1e6 / ours:.0f} M samples/s",
+        usual >= FROM_NOTHING * own,
+        f"{own:.2f} s, {math.prod(SMALL) * 1440 / 1e6 / own:.0f} M samples/s",
         f"pandas merge_asof {usual:.1f} s",
-        f"{usual / ours:.1f} ×",
-        why=parts(rounds[0][1]),
+        f"{usual / own:.1f} ×",
+        why=stores.attributed(*SMALL).parts,
     )
 
 
-def test_memory_of_the_first_attribution(rounds: Rounds, page: Page) -> None:
-    peak = max(one[2] for one in rounds)
+def test_tiny_fleet_is_attributed_quickly(stores: Stores, page: Page) -> None:
+    taken = step("tiny", stores.copied(8, 1, "tiny"))[1]
+    why = f"first {taken[0]:.2f} s with all imports; the statements of every stage are planned each time."
+    again = min(taken[1:])
     assert page.row(
-        f"memory of the first attribution, {FLEET}", f"≤ {PEAK_MB} MB", peak <= PEAK_MB, f"{peak:,.0f} MB"
+        "a tiny fleet, attributed in process", f"≤ {TINY} s", again <= TINY, f"{again:.2f} s", why=why
     )
 
 
-def test_attribution_compared_with_a_bare_group_by(rounds: Rounds, page: Page) -> None:
-    alone, bare = median(one[1]["attribute"] for one in rounds), median(one[3] for one in rounds)
-    cells = f"{alone:.2f} s", f"bare group by {bare:.3f} s", f"{alone / bare:.1f} ×"
-    why = parts(rounds[0][1])
-    assert page.row(f"attribution alone, {FLEET}", f"≤ {BARE} ×", alone <= BARE * bare, *cells, why=why)
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("large") / "store.duckdb"
-    step("large", path, *LARGE)
-    return path
-
-
-def test_attribution_of_a_large_fleet(large: Path, page: Page) -> None:
-    ran, measured = step("attribute", large)
-    bare = step("bare", large)[1]["cpu"]
-    fleet = f"{LARGE[0]:,} GPUs × {LARGE[1]} days"
-    ours = measured["attribute"]
-    peak = (f"memory, {fleet}", f"≤ {PEAK_MB} MB", ran.peak_mb <= PEAK_MB, f"{ran.peak_mb:,.0f} MB")
-    alone = (f"attribution alone, {fleet}", f"≤ {BARE_LARGE} ×", ours <= BARE_LARGE * bare)
+def test_attribution_of_a_large_fleet(stores: Stores, page: Page) -> None:
+    found = stores.attributed(*LARGE)
+    ours, bare = found.measured["attribute"], step("bare", found.path)[1]["cpu"]
     cells = f"{ours:.1f} s", f"bare group by {bare:.2f} s", f"{ours / bare:.1f} ×"
-    assert all([page.row(*peak), page.row(*alone, *cells, why=parts(measured))])
+    name = f"attribution alone, {named(LARGE)}"
+    assert page.row(name, f"≤ {BARE} ×", ours <= BARE * bare, *cells, why=found.parts)
 
 
-def test_bytes_per_sample(large: Path, page: Page) -> None:
-    measured = step("compact", large)[1]
-    why = (
-        "the file size includes attributed data. Without it, for 1,000 GPUs: 0.92 for values, drawn from 0 to 100 and packed by "
-        "DuckDB in 7 bits each (bytes instead of doubles: 0.91), and 0.2 for hourly aggregates."
+def test_memory_is_bounded_and_flat_in_days(stores: Stores, page: Page) -> None:
+    peak, fewer = stores.attributed(*LARGE).peak_mb, stores.attributed(*FEWER_DAYS).peak_mb
+    cells = f"{peak:,.0f} MB", f"{FEWER_DAYS[1]} days {fewer:,.0f} MB", f"{peak / fewer:.2f} ×"
+    met = peak <= PEAK_MB and peak <= FLAT * fewer
+    assert page.row(f"memory, {named(LARGE)}", f"≤ {PEAK_MB} MB, ≤ {FLAT} ×", met, *cells)
+
+
+def test_attribution_grows_linearly(stores: Stores, page: Page) -> None:
+    points = [(math.prod(fleet), stores.attributed(*fleet).measured["all"]) for fleet in GROWTH]
+
+    def exponent(some: list[tuple[int, float]]) -> float:
+        """The slope of a line through the logarithms, by least squares."""
+        return linear_regression(*np.log(some).T.tolist()).slope
+
+    whole, upper = exponent(points), exponent(points[1:])
+    cells = ", ".join(f"{seconds:.2f} s" for _, seconds in points), "", f"exponents {whole:.2f}, {upper:.2f}"
+    assert page.row(
+        f"growth from {points[0][0]:,} and from {points[1][0]:,} to {points[-1][0]:,} GPU-days",
+        f"exponent ≤ {EXPONENT}",
+        max(whole, upper) <= EXPONENT,
+        *cells,
+        why=f"the largest: {stores.attributed(*LARGE).parts}",
     )
-    cells = f"{measured['after']:.2f}", f"{measured['before']:.2f} before"
-    name = "bytes per sample after `store compact`"
-    assert page.row(name, f"≤ {BYTES}", measured["after"] <= BYTES, *cells, why=why)
 
 
-def test_one_more_day_costs_little_more_with_more_stored_days(tmp_path: Path, page: Page) -> None:
+def test_one_more_day_costs_little_more_with_more_stored_days(stores: Stores, page: Page) -> None:
     taken = {}
     for stored in (3, 28):
-        folder = tmp_path / str(stored)
-        folder.mkdir()
-        path = folder / "store.duckdb"
-        step("fill", path, 1_000, stored + 1, 0, stored)
+        path = stores.folder_of(1_000, stored, "day") / "store.duckdb"
+        fleet = (path, 1_000, stored + 1)
+        step("large", *fleet, 0, stored)
         step("attribute", path)
-        step("fill", path, 1_000, stored + 1, stored, stored + 1)
+        step("large", *fleet, stored, stored + 1)
         taken[stored] = step("attribute", path)[1]
     ours, usual = taken[28]["all"], taken[3]["all"]
-    reason = "Inventory and prices cover all stored data, attribution the new day and the previous one."
-    why = f"{parts(taken[28])} {reason}"
+    slowest = ", ".join(f"`{name}` {seconds:.2f}" for name, seconds in taken[28]["slowest"].items())
+    covered = "inventory and prices cover all stored data, attribution the new day and the previous one"
+    why = f"{covered}; slowest statements: {slowest}."
     cells = f"{ours:.2f} s", f"with 3 stored {usual:.2f} s", f"{ours / usual:.2f} ×"
     name = "one more day of 1,000 GPUs, with 28 days stored"
     assert page.row(name, f"≤ {ONE_MORE_DAY} ×", ours <= ONE_MORE_DAY * usual, *cells, why=why)
-
-
-def test_attribution_grows_linearly(tmp_path: Path, page: Page) -> None:
-    points = []
-    for gpus, days in GROWTH:
-        path = tmp_path / f"{gpus}.duckdb"
-        step("fill", path, gpus, days)
-        points.append((gpus * days, step("attribute", path)[1]["all"]))
-    # the slope of a line through the logarithms, by least squares
-    slope = linear_regression(*np.log(points).T.tolist()).slope
-    name = f"growth from {points[0][0]:,} to {points[-1][0]:,} GPU-days"
-    cells = ", ".join(f"{seconds:.2f} s" for _, seconds in points), "", f"exponent {slope:.2f}"
-    assert page.row(name, f"exponent ≤ {EXPONENT}", slope <= EXPONENT, *cells)

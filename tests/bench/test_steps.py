@@ -1,9 +1,8 @@
-"""Time of single commands and steps: start-up, findings, ten million Slurm jobs, a lake, prices from a bill."""
+"""Time of single commands and steps: start-up, opening a store, Slurm jobs, prices from a bill."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from tests.bench.measured import Page, run, step
 
 pytestmark = pytest.mark.bench
 
+HELP, REPORT = 0.1, 0.35
 RUN = "import sys; sys.argv = ['gpucost', *sys.argv[1:]]; from gpucost.cli.main import main; main()"
 BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--help'])"
 ENGINE = "import typer, typer._adapters, duckdb; duckdb.connect().execute('SELECT 1').fetchall()"
@@ -46,9 +46,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_help_starts_quickly(page: Page) -> None:
     ours, bare = cpu_seconds(RUN, "--help"), cpu_seconds(BARE)
-    met = ours < 1.5 * bare and ours <= 0.2
     cells = f"{ours:.2f} s", f"a bare typer program {bare:.2f} s", f"{ours / bare:.1f} ×"
-    assert page.row("`gpucost --help`", "≤ 0.2 s, ≤ 1.5 ×", met, *cells)
+    why = "the list of commands is printed without their modules; the rest is the start of Python."
+    assert page.row("`gpucost --help`", f"≤ {HELP} s", ours <= HELP, *cells, why=why)
 
 
 @pytest.mark.parametrize(
@@ -64,33 +64,22 @@ def test_month_report_is_quick(
     why = f"{bare:.2f} s are the imports of typer and DuckDB and an empty database, {ours - bare:.2f} s are gpucost's."
     cells = f"{ours:.2f} s", f"its libraries alone {bare:.2f} s", f"{ours / bare:.1f} ×"
     name = f"`gpucost {' '.join(words)}` of the sample fleet"
-    assert page.row(name, "≤ 0.4 s", ours <= 0.4, *cells, why=why)
+    assert page.row(name, f"≤ {REPORT} s", ours <= REPORT, *cells, why=why)
 
 
-EXPONENT = 1.05
-SIZES = (250, 1_000)
+OPENING_MS = 2
 
 
-def test_findings_are_linear_in_workloads(tmp_path: Path, page: Page) -> None:
-    taken = []
-    for gpus in SIZES:
-        folder = tmp_path / str(gpus)
-        folder.mkdir()
-        store = folder / "store.duckdb"
-        step("fill", store, gpus, 7)
-        config = folder / "gpucost.toml"
-        config.write_text('store = "store.duckdb"\n[prices]\nbook = "prices.csv"\n')
-        words = f"findings --from 2026-10-01 --to 2026-10-08 --config {config}".split()
-        for _ in "ab":
-            ran = run(sys.executable, "-c", RUN, *words)
-        taken.append(ran.cpu)
-    slope = math.log(taken[1] / taken[0]) / math.log(SIZES[1] / SIZES[0])
-    name = f"findings, {SIZES[0] * 4:,} and {SIZES[1] * 4:,} one-pod workloads"
-    cells = ", ".join(f"{seconds:.2f} s" for seconds in taken), "", f"exponent {slope:.2f}"
-    assert page.row(name, f"exponent ≤ {EXPONENT}", slope <= EXPONENT, *cells)
+def test_opening_a_store(demo: Path, page: Page) -> None:
+    measured = step("opening", demo / "gpucost.duckdb")[1]
+    ours, bare = ((measured[name]) * 1000 for name in ("store", "duckdb"))
+    own = ours - bare
+    cells = f"{own:.1f} ms", f"DuckDB's own opening {bare:.1f} ms"
+    why = "settings of the connection, and the check that the schema is that of its version."
+    assert page.row("opening a store", f"≤ {OPENING_MS} ms over DuckDB", own <= OPENING_MS, *cells, why=why)
 
 
-JOBS, RATIO, MEGABYTES = 10_000_000, 12, 2000
+JOBS, RATIO, MEGABYTES = 2_000_000, 12, 1000
 _JOBS = """
 COPY (
     SELECT i AS JobID, i AS JobIDRaw, 'train-' || i % 5000 AS JobName, 'hpc' AS Cluster, 'account-' || i % 200 AS Account,
@@ -106,7 +95,7 @@ con.execute("CREATE TABLE jobs AS FROM read_csv(?, delim = '|', quote = '', esca
 """
 
 
-def test_ten_million_slurm_jobs_load_quickly(tmp_path: Path, page: Page) -> None:
+def test_slurm_jobs_load_quickly(tmp_path: Path, page: Page) -> None:
     jobs = tmp_path / "jobs.psv"
     duckdb.connect().execute(_JOBS.format(jobs), [JOBS])
     (tmp_path / "gpucost.toml").write_text("")
@@ -127,27 +116,7 @@ def test_ten_million_slurm_jobs_load_quickly(tmp_path: Path, page: Page) -> None
     )
 
 
-GPUS, DAYS, OVERHEAD = 10_000, 30, 1.3
-
-
-def test_lake_of_a_large_fleet(tmp_path: Path, page: Page) -> None:
-    path, lake = tmp_path / "store.duckdb", tmp_path / "lake"
-    step("large", path, GPUS, DAYS)
-    exported = step("lake_export", path, lake)[0]
-    store = step("attribute", path)[0]
-    ran = step("lake_attribute", path, lake)[0]
-    assert page.row(
-        f"a new lake, {GPUS:,} GPUs × {DAYS} days",
-        f"≤ {OVERHEAD} × the store",
-        ran.cpu <= OVERHEAD * store.cpu,
-        f"{ran.cpu:.1f} s, {ran.peak_mb:,.0f} MB",
-        f"one store {store.cpu:.1f} s; the export before {exported.cpu:.0f} s",
-        f"{ran.cpu / store.cpu:.2f} ×; wall {ran.wall:.0f} s",
-        why="series and states are read from Parquet, and each task fills its own store.",
-    )
-
-
-NODES, SECONDS = 300, 0.4
+NODES, DAYS, SECONDS = 300, 30, 0.5
 
 
 def test_prices_from_a_bill(tmp_path: Path, page: Page) -> None:

@@ -203,7 +203,7 @@ def test_capacity_block_paid_in_another_month_is_spread_over_its_hours(bills: Bi
     assert "zero_unexplained" in {finding.code for finding in run.findings}
     run, charges = load("fee", paid)
     assert charges == both and "zero_unexplained" not in {finding.code for finding in run.findings}
-    ((_, _, effective),) = run.results[0].amounts
+    ((*_, effective),) = (sums.values() for sums in run.results[0].amounts)
     assert effective == Decimal("82.77")
     _, charges = load("hours", [*hours, item("in_block hour=12")])
     assert charges == [("commitment_fee", 25, "capacity_block"), *[("instance", 25, "capacity_block")] * 3]

@@ -231,6 +231,15 @@ def test_actual_and_amortized_costs_are_never_added(bills: Bills) -> None:
     assert bills.store.query("SELECT rows FROM bills ORDER BY format")[1] == [(1,), (4,)]
 
 
+def test_unchanged_bill_reports_the_sums_of_its_remaining_rows(bills: Bills) -> None:
+    """A later load of amortized costs deletes rows of actual costs."""
+    for rows, name in ((actual(), "a.csv"), (amortized(), "b.csv")):
+        load(bills, rows, name)
+    results = bills.load(bills.directory / "a.csv", provider="azure").results
+    sums = {"currency": "USD", "billed": 365, "effective": 0}
+    assert ("unchanged", [sums]) in [(result.verdict, result.amounts) for result in results]
+
+
 @pytest.mark.parametrize("month", ["03", "04"])
 def test_amortized_cost_loaded_in_the_same_command_is_not_missing(bills: Bills, month: str) -> None:
     """Also for two exports with separate manifests; the amortized cost of another month is still missing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,6 +100,17 @@ def test_unchanged_file_is_neither_read_nor_digested_again(
     assert path.stat().st_size == before.st_size
     assert load() == "replace 4 8"
     assert bills.sums()[0][2:4] == (6, pytest.approx(6 * 32.77))
+
+
+def test_sums_of_an_unchanged_file_are_stored_ones(bills: Bills) -> None:
+    path = bills.write("march.csv", csv_text(ROWS))
+    (first,) = bills.load(path).results
+    (again,) = bills.load(path).results
+    sums = {"currency": "USD", "billed": Decimal("196.62"), "effective": Decimal("196.62")}
+    assert again.amounts == first.amounts == [sums]
+    with bills.store.write() as con:
+        con.execute("UPDATE bills SET amounts = [{'currency': 'USD', 'billed': 1, 'effective': 2}]")
+    assert bills.load(path).results[0].amounts == [{"currency": "USD", "billed": 1, "effective": 2}]
 
 
 @pytest.mark.ci

@@ -131,7 +131,7 @@ def test_seal_of_a_closed_month_verifies_after_the_upgrade(sealed: Path) -> None
     out, err = call("chargeback", "verify", *words, "--format", "json")
     checks = {row["check"]: row["result"] for row in json.loads(out)}
     assert checks["files"] == checks["log"] == checks["figures"] == "ok"
-    assert "2026-03 is verified: the same figures, to the last digit" in err
+    assert "2026-03 is verified: the figures agree to the last digit" in err
 
 
 def test_store_without_room_for_a_copy_is_not_upgraded(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from gpucost.cli.app import app
 from gpucost.cli.command import _set_up_logging
 from gpucost.cli.output import note, plain, print_error
 from gpucost.errors import GpucostError
-from gpucost.http import excerpt, session
+from gpucost.http import session
 from gpucost.publish.notify import Message, as_html, as_slack, as_text
 from gpucost.render.data import to_csv, to_parquet
 from gpucost.render.html import environment
@@ -48,7 +48,7 @@ from gpucost.render.view import (
     Texts,
 )
 from gpucost.store.table_files import _EMPTY, csv_text, harmless, save_table
-from gpucost.texts import one_line, readable_json, visible
+from gpucost.texts import excerpt, one_line, readable_json, visible
 from tests.html_pages import HOSTILE as HOSTILE_NAMES
 from tests.html_pages import hostile_store, view
 from tests.loopback import Quiet, serving

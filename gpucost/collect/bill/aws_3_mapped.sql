@@ -209,9 +209,9 @@ UNION ALL
 SELECT 'warning', 'commitment_alone',
        'refunds of ' || commitment_discount_id || ' keep their effective cost: the cost of the commitment, which may be less, is not in these files',
        'load them together with the files of its fees and usage'
-FROM charges_read
+FROM charges_read SEMI JOIN (FROM bill_details WHERE kind = 'refund') USING (commitment_discount_id)
 GROUP BY commitment_discount_id
-HAVING bool_and(kind = 'refund' AND commitment_discount_id IS NOT NULL AND coalesce(sku_description NOT LIKE '%NoUpfront%', true))
+HAVING bool_and(kind = 'refund' AND coalesce(sku_description NOT LIKE '%NoUpfront%', true))
 UNION ALL
 SELECT 'warning', 'no_line_type',
        'the export has no line item types: every row counts as plain usage',

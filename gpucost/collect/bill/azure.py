@@ -12,13 +12,13 @@ import json
 from calendar import monthrange
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from gpucost import inputs
 from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, require
 from gpucost.collect.bill.formats import Format, spelled
 from gpucost.collect.bill.opening import MonthTree, is_answer, records
 from gpucost.errors import SourceError
-from gpucost.http import PASSING, TransientError, retry, retry_after
 from gpucost.inputs import JsonObject
 from gpucost.objects import Entry
 
@@ -125,8 +125,6 @@ class QueryTree(MonthTree):
 
     def digest(self, entry: Entry) -> str:  # noqa: ARG002
         # Only a new query shows whether an answer changed.
-        from uuid import uuid4
-
         return uuid4().hex
 
     def _client(self) -> CostManagementClient:
@@ -144,6 +142,8 @@ class QueryTree(MonthTree):
         )
 
     def _page(self, client: CostManagementClient, link: str | None) -> JsonObject:
+        from gpucost.http import TransientError, retry  # slow to import
+
         try:
             text = retry(lambda: self._read_page(client, link), attempts=8, longest_wait=self.longest_wait)
         except TransientError as error:
@@ -169,6 +169,8 @@ class QueryTree(MonthTree):
             ServiceResponseError,
         )
         from azure.core.rest import HttpRequest
+
+        from gpucost.http import PASSING, TransientError, retry_after
 
         body = self._definition()
         with azure_in_words(self.name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +74,6 @@ class Format:
     @property
     def rules_digest(self) -> str:
         """A digest of the mapping: bills read by other rules are read again."""
-        import hashlib
-
         readers = (
             engine.text("gpucost.store", f"sql/{name}")
             for name in ("bill_macros", "bill_time_ways", "bill_number_ways")

@@ -28,7 +28,7 @@ from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import Span
 from gpucost.records import frozen_dataclass
-from gpucost.texts import conceal
+from gpucost.texts import conceal, excerpt
 
 if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -280,7 +280,7 @@ class PrometheusClient:
         """
         if is_partial and self._source.partial_response == "refuse":
             raise partial_answer(self._source, warnings)
-        lines = [http.excerpt(text) for text in warnings]
+        lines = [excerpt(text) for text in warnings]
         for line in lines:
             _log.warning("%s: %s", self._source.url, line)
         if is_partial:
@@ -410,7 +410,7 @@ def _no_handshake(url: str, reason: str) -> SourceError | http.TransientError:
 
 def unreadable(source: PrometheusSource, why: str) -> http.TransientError:
     """The error of a truncated or unreadable answer."""
-    return http.TransientError(f"{source.url}: {http.excerpt(why)}", fix=_LATER)
+    return http.TransientError(f"{source.url}: {excerpt(why)}", fix=_LATER)
 
 
 def partial_answer(source: PrometheusSource, warnings: list[str]) -> http.TransientError:
@@ -418,9 +418,7 @@ def partial_answer(source: PrometheusSource, warnings: list[str]) -> http.Transi
     fix = (
         'check its stores, or set partial_response = "accept" in [prometheus] to load partial answers, marked'
     )
-    return http.TransientError(
-        f"{source.url} gave a partial answer: {http.excerpt('; '.join(warnings))}", fix=fix
-    )
+    return http.TransientError(f"{source.url} gave a partial answer: {excerpt('; '.join(warnings))}", fix=fix)
 
 
 def not_json(source: PrometheusSource) -> SourceError:
@@ -437,7 +435,7 @@ def refused(
     text = http.reason(response)
     words = f": {text}" if text else ""
     if status in (301, 302, 303, 307, 308):
-        where = http.excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
+        where = excerpt(response.headers.get("Location", "elsewhere").split("?")[0])
         return SourceUnavailable(
             f"{url} redirects to {where} (a login page?)", f"{_API} itself, with its credentials"
         )

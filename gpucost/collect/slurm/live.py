@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
-from gpucost import http, inputs
+from gpucost import http, inputs, texts
 from gpucost.collect.slurm.sacct import (
     DELIMITER,
     FIELDS,
@@ -67,7 +67,7 @@ class Commands:
     def _failed(self, program: str, output: str) -> SourceError:
         command = shlex.join([*self._before, f"{self._path}{program}"])
         return SourceError(
-            f"{command} failed: {http.excerpt(output) or 'no output'}", f"make {command} work in your shell"
+            f"{command} failed: {texts.excerpt(output) or 'no output'}", f"make {command} work in your shell"
         )
 
     def cluster(self) -> str | None:

@@ -1,4 +1,4 @@
--- reads: nodes, bill_rows
+-- reads: nodes, bill_details, bill_lines
 -- writes: billed_nodes (stored), machines of bills that are GPU nodes, by provider id
 -- invariant: a node is matched by its own id, otherwise by its scale set's, otherwise not at all
 DELETE FROM billed_nodes;
@@ -15,7 +15,7 @@ WITH machines AS (
 ),
 billed AS (
     SELECT DISTINCT instance_key, ltrim(lower(instance_key), '/') AS machine_key
-    FROM bill_rows
+    FROM bill_details SEMI JOIN bill_lines USING (batch_id, detail_id)
     WHERE instance_key IS NOT NULL AND kind = 'instance'
 ),
 own AS (

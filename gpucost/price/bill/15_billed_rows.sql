@@ -82,7 +82,7 @@ superseded AS (
         AND n.format <> o.format AND n.load_id > o.load_id AND n.start_ms < o.end_ms AND o.start_ms < n.end_ms
     WHERE NOT n.is_correction
 ),
-counted AS (
+counted AS NOT MATERIALIZED (
     SELECT * FROM told ANTI JOIN superseded USING (line) WHERE NOT is_rider
 ),
 -- periods of one length, each at a multiple of it, are equal or disjoint
@@ -106,7 +106,7 @@ periods AS (
     FROM numbered
     WINDOW w AS (PARTITION BY machine, number)
 ),
-charged AS (
+charged AS NOT MATERIALIZED (
     SELECT c.*, coalesce(p.from_ms, c.start_ms) AS from_ms, coalesce(p.to_ms, c.end_ms) AS to_ms
     FROM counted AS c LEFT JOIN periods AS p USING (machine, start_ms)
 ),

@@ -32,6 +32,7 @@ machines AS (
     SELECT a.cluster, h.instance_key, h.from_ms, h.to_ms, sum(h.instance_hours) * 3600000 AS billed_ms
     FROM billed_hours AS h
     JOIN billed_accounts AS a ON a.provider = h.provider AND a.account IS NOT DISTINCT FROM h.account
+    JOIN (SELECT min(from_ms) AS from_ms, max(to_ms) AS to_ms FROM missed) AS m ON h.from_ms < m.to_ms AND m.from_ms < h.to_ms
     LEFT JOIN owners AS o USING (instance_key)
     WHERE coalesce(o.cluster, a.cluster) = a.cluster AND h.instance_hours > 0
     GROUP BY a.cluster, h.instance_key, h.from_ms, h.to_ms
