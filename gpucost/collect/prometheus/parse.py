@@ -24,99 +24,6 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Words = NDArray[np.uint64]
 
-_ZEROS = np.uint64(0x3030303030303030)
-_FIVE_ZEROS = np.uint64(0x3030303030)
-_HIGH_NIBBLES = np.uint64(0xF0F0F0F0F0F0F0F0)
-_SIXES = np.uint64(0x0606060606060606)
-_DOTS = np.uint64(0x2E2E2E2E2E2E2E2E)
-_ONES = np.uint64(0x0101010101010101)
-_TOPS = np.uint64(0x8080808080808080)
-_TEN_POWERS = 10.0 ** np.arange(9)
-_PADDING = b"\x00" * 24
-_HALF = np.uint64(0xFFFFFFFF)
-_BETWEEN_WORD = np.uint64(int.from_bytes(b'"],[', "little"))
-
-
-def samples(text: bytes) -> tuple[Integers, Floats, Integers] | None:
-    """Times (ms), values and byte positions of samples in text like
-    `1700000000.123,"45"],[1700000060.123,"46"`.
-
-    None if anything has an unusual form. The usual form is seconds with ten digits and no or three decimals,
-    and an unsigned decimal value of at most eight characters. Values are rounded as correctly as by strtod.
-    """
-    padded = text + _PADDING
-    chars = np.frombuffer(padded, dtype=np.uint8)
-    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
-    starts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(chars == ord("[")) + 1))
-    mark = chars[starts + 10]
-    fraction = mark == ord(".")
-    if not ((fraction & (chars[starts + 14] == ord(","))) | (mark == ord(","))).all():
-        return None
-    begin = np.where(fraction, starts + 16, starts + 12)
-    end = np.append(starts[1:] - 4, len(text) - 1)
-    seconds, valid = _seconds(words, starts)
-    values, usual = _values(words[begin], end - begin)
-    # three decimals, after five zeros
-    thousandths = words[starts + 11] << np.uint64(40) | _FIVE_ZEROS
-    if not (valid & usual & (_digits(thousandths) | ~fraction) & (chars[begin - 1] == ord('"'))).all():
-        return None
-    if text[-1:] != b'"' or not ((words[starts[1:] - 4] & _HALF) == _BETWEEN_WORD).all():
-        return None
-    return seconds * 1000 + np.where(fraction, _integer(thousandths).astype(np.int64), 0), values, starts
-
-
-def _seconds(words: Words, at: Integers) -> tuple[Integers, Flags]:
-    head, tail = words[at], words[at + 2]  # ten digits as two words that share six
-    valid = _digits(head) & _digits(tail) & ((head & np.uint64(0xFF)) != np.uint64(ord("0")))
-    return (_integer(head).astype(np.int64) * 100 + _integer(tail).astype(np.int64) % 100), valid
-
-
-def _values(word: Words, length: Integers) -> tuple[Floats, Flags]:
-    usual = (length > 0) & (length <= 8)
-    size = np.where(usual, length, 1).astype(np.uint64)
-    digits = word & _below(size)
-    dotted = (digits ^ _DOTS) & _below(size) | ~_below(size)
-    dots = (
-        (dotted - _ONES) & ~dotted & _TOPS
-    )  # the lowest set bit marks the first dot (a zero byte of `dotted`)
-    decimals = np.zeros(len(word), dtype=np.int64)
-    if dots.any():
-        has = dots != 0
-        lowest = dots & (~dots + np.uint64(1))
-        place = np.where(
-            has, (np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.uint64) >> np.uint64(3)), size
-        )
-        before = _below(place)
-        digits = np.where(has, (digits & before) | ((digits >> np.uint64(8)) & ~before), digits)
-        decimals = np.where(has, (size - place).astype(np.int64) - 1, 0)
-        size = np.where(has, size - np.uint64(1), size)
-        usual &= size > 0
-    shift = (np.uint64(8) - size) << np.uint64(3)
-    aligned = (digits << shift) | (_ZEROS & _below(np.uint64(8) - size))
-    usual &= _digits(aligned)
-    return _integer(aligned).astype(np.float64) / _TEN_POWERS[decimals], usual
-
-
-def _below(count: Words) -> Words:
-    """Words whose lowest `count` bytes are set."""
-    # In NumPy, shifting a 64-bit word by 64 gives 0.
-    return (np.uint64(1) << (count << np.uint64(3))) - np.uint64(1)
-
-
-def _digits(word: Words) -> Flags:
-    both: Flags = ((word & _HIGH_NIBBLES) == _ZEROS) & (((word + _SIXES) & _HIGH_NIBBLES) == _ZEROS)
-    return both
-
-
-def _integer(word: Words) -> Words:
-    digits = word - _ZEROS
-    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
-    mask = np.uint64(0x000000FF000000FF)
-    left = (pairs & mask) * np.uint64(0x000F424000000064)
-    right = ((pairs >> np.uint64(16)) & mask) * np.uint64(0x0000271000000001)
-    return (left + right) >> np.uint64(32)
-
-
 # These byte sequences cannot occur inside a JSON string: quotes inside are escaped, and a quote that ends a
 # string is followed by a comma, a colon or a closing bracket.
 _RESULT = b'"result":['
@@ -250,7 +157,7 @@ class MatrixReader:
         if not bodies:
             return
         joined = _BETWEEN.join(bodies)
-        ts_ms, values, starts = samples(joined) or _any_samples(joined)
+        ts_ms, values, starts = _samples(joined)
         ends = np.cumsum([len(body) + len(_BETWEEN) for body in bodies])
         counts = np.diff(np.searchsorted(starts, ends), prepend=0)
         index = np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts)
@@ -321,8 +228,12 @@ def whole_json(text: bytes) -> object:
     return document
 
 
-def _any_samples(text: bytes) -> tuple[Integers, Floats, Integers]:
-    """`samples` for numbers in any form, more slowly."""
+def _samples(text: bytes) -> tuple[Integers, Floats, Integers]:
+    """Times (ms), values and byte positions of samples in text like
+    `1700000000.123,"45"],[1700000060.123,"46"`.
+
+    Raises Garbled.
+    """
     if not _SAMPLES.fullmatch(text):
         raise Garbled("the answer contains a sample that is not a number")
     starts = np.concatenate(
