@@ -1,5 +1,5 @@
 -- reads: state_intervals, node_devices, claim_pods, gpu_groups
--- writes: pods, one row per pod (cluster, uid) that requests GPUs (or other resources that the cost basis charges) and was bound to a node: when it held them, the end that is proven, the last Pending sample and whether it failed; reserving_pods, those in the namespaces of reservations
+-- writes: pods, one row per pod (cluster, uid) that requests GPUs (or other resources that the cost basis charges) and was bound to a node: when it held them, the end that is proven, the last Pending sample and whether it failed; reserving_pods, the pods in the namespaces of reservations
 -- invariant: held_from_ms < held_to_ms; sure_to_ms <= held_to_ms
 CREATE OR REPLACE TEMP TABLE pods AS
 WITH named AS (

@@ -36,7 +36,7 @@ CREATE OR REPLACE TEMP TABLE told_devices (allocation_id UBIGINT, device_id UBIG
 CREATE OR REPLACE TEMP TABLE told_activity (allocation_id UBIGINT, utilization DOUBLE);
 CREATE OR REPLACE TEMP TABLE allocation_teams (allocation_id UBIGINT, from_ms BIGINT, to_ms BIGINT, team VARCHAR);
 CREATE OR REPLACE TEMP VIEW slurm_loads AS FROM loads WHERE kind = 'slurm';
--- what stages that most fleets skip are for
+-- views by which most fleets skip stages
 CREATE OR REPLACE TEMP VIEW unnamed_samples AS
     FROM state_intervals WHERE uid IS NULL AND namespace IS NOT NULL AND pod IS NOT NULL AND starts_with(metric, 'kube_pod_');
 CREATE OR REPLACE TEMP VIEW unbound_requests AS

@@ -1,5 +1,5 @@
 -- reads: priced_nodes, purchase_fits, price_book
--- writes: book_fits, every price book row that matches a node, with the moment from which it may apply; selecting_fits, those with a selector
+-- writes: book_fits, every price book row that matches a node, with the moment from which it may apply; selecting_fits, the rows with a selector
 -- invariant: a row never matches if its purchase option is for another capacity type; rows with one specificity may differ in their selectors only
 CREATE OR REPLACE TEMP TABLE book_fits AS
 SELECT n.node_id, b.line, 4 * b.specificity + coalesce(o.preference, 0) AS specificity, [b.selector_labels, b.selector_values] AS selector,

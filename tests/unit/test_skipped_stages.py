@@ -23,7 +23,7 @@ QUICK = ("hami-memory-and-percentages", "kai-fractions", "relabeled-exporter", "
 
 def figures(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     with store.read() as con:
-        return {name: con.execute(f"FROM {name} ORDER BY ALL").fetchall() for name in TABLES.split()}  # noqa: S608
+        return {name: con.execute(f"FROM {name} ORDER BY ALL").fetchall() for name in TABLES.split()}
 
 
 @pytest.mark.parametrize(
