@@ -18,7 +18,7 @@ from gpucost import engine
 from gpucost.config.model import Config, Targets
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import Period
-from gpucost.questions.report.build import build, build_each
+from gpucost.questions.report.build import build, build_each, workload_tables
 from gpucost.questions.report.query import DIMENSIONS, NODE_DIMENSIONS, Query, default_period
 from gpucost.questions.report.sections import IDLE_FLAG
 from gpucost.render import markdown, terminal
@@ -346,6 +346,29 @@ def test_team_reports_in_one_pass_equal_separate_reports(con: Connection) -> Non
     )  # fmt: skip
     each = build_each(con, Config(), query)
     assert each == {team: build(con, Config(), replace(query, teams=(team,))) for team in names}
+
+
+@pytest.mark.parametrize("each_team", [False, True])
+def test_other_workloads_are_added_up(
+    con: Connection, monkeypatch: pytest.MonkeyPatch, each_team: bool
+) -> None:
+    query = Query(period=hours_of(0, 96), period_name="these days", now=NOW)
+    names = tuple(str(row.keys["team"]) for row in ask(con, "team").rows if row.kind == "allocated")
+    teams = build_each(con, Config(), replace(query, teams=names)) if each_team else {}
+    whole = workload_tables(con, Config(), query, teams)
+    monkeypatch.setattr("gpucost.questions.report.build.MOST_WORKLOADS", 1)
+    shortened = workload_tables(con, Config(), query, teams)
+    for team, table in shortened.items():
+        at = [column.title for column in table.columns].index("Cost")
+        listed = [line for line in whole[team].lines if not line.is_sum]
+        costs = [line.cells[at] for line in whole[team].lines]
+        if len(costs) - len(listed) == 1 and len(listed) == 1:
+            assert table == whole[team]
+            continue
+        first, others, total = table.lines[:3]
+        assert first == whole[team].lines[0] and others.is_sum and total.is_sum
+        assert others.cells[0] == f"{costs.index(total.cells[at]) - 1} more"
+        assert first.cells[at] + others.cells[at] == total.cells[at]  # type: ignore[operator]
 
 
 def test_top_limits_consumers_but_not_rows(con: Connection) -> None:

@@ -1,0 +1,85 @@
+"""activity_idle.sql: the intervals in which all devices of a pod are idle, from hour blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import duckdb
+import pytest
+
+from gpucost.store import sqlfiles
+from tests.text_tables import columns
+
+_HOUR = 3_600
+_TABLES = """
+CREATE TABLE activity_devices (allocation_id UBIGINT, series_id INTEGER, device VARCHAR, kind VARCHAR, held_from_ms BIGINT, held_to_ms BIGINT);
+CREATE TABLE allocations AS SELECT 1::UBIGINT AS allocation_id, 'c' AS cluster, 'u' AS uid, 'nvidia_com_gpu' AS resource, 1 AS units, 1 AS gpus;
+CREATE TABLE blocks (series_id INTEGER, hour INTEGER, samples INTEGER, idle_samples INTEGER, idle_threshold DOUBLE, first_offset_ms INTEGER,
+    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER, last_value DOUBLE, vals DOUBLE[])"""
+
+# Minutes of a hold of six hours in which devices are idle, minutes without samples, and the intervals of an hour or more.
+CASES = columns("""
+    three-hours           40-130                 ; ; 40-130
+    an-hour-in-two-hours  29-89                  ; ; 29-89
+    under-an-hour         29-88                  ; ;
+    a-third-of-each-hour  0-20 60-80 120-140     ; ;
+    until-the-end         290-360                ; ; 290-360
+    pause                 0-180 ; 90-95          ; 0-91 95-180
+    two-devices           0-180 | 60-240         ; ; 60-180
+    one-busy-device       0-180 | 500-501        ; ;
+""")
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    return [(int(begin), int(end)) for begin, _, end in (word.partition("-") for word in text.split())]
+
+
+@pytest.mark.parametrize("jitter_ms", [0, 300])
+@pytest.mark.parametrize("case", CASES)
+def test_idle_intervals_of_an_hour_are_found_across_hours(case: str, jitter_ms: int) -> None:
+    idle, pauses, expected = CASES[case].split(";")
+    with duckdb.connect() as con:
+        con.execute(_TABLES)
+        for number, device in enumerate(idle.split("|")):
+            _load(con, number, spans(device), spans(pauses), jitter_ms)
+        rows = sqlfiles.run(con, "activity_idle", {"at_least_ms": _HOUR * 1000}).fetchall()
+    found = [(round(begin / 60_000), round(end / 60_000)) for _, _, begin, end in rows]
+    assert found == spans(expected)
+
+
+def _load(
+    con: duckdb.DuckDBPyConnection,
+    series: int,
+    idle: Sequence[tuple[int, int]],
+    pauses: Sequence[tuple[int, int]],
+    jitter_ms: int,
+) -> None:
+    """Load samples of each minute; with jitter, every other one is late."""
+    con.execute(
+        "INSERT INTO activity_devices VALUES (1, $1, $1::VARCHAR, 'activity', 0, $2)",
+        [series, 6 * _HOUR * 1000],
+    )
+    minutes = [at for at in range(360) if not any(begin < at < end for begin, end in pauses)]
+    for hour, several in groupby(minutes, lambda minute: minute // 60):
+        there = list(several)
+        offsets = [at % 60 * 60_000 + at % 2 * jitter_ms for at in there]
+        values = [0.0 if any(begin <= at < end for begin, end in idle) else 50.0 for at in there]
+        gaps = sorted(later - at for at, later in zip(offsets, offsets[1:], strict=False))
+        is_even = len(set(gaps)) == 1
+        con.execute(
+            "INSERT INTO blocks VALUES ($1, $2, $3, $4, 5, $5, $6, $7, $8, $9, $10, $11)",
+            [
+                series,
+                hour,
+                len(there),
+                values[:-1].count(0.0),
+                offsets[0],
+                gaps[0] if is_even else None,
+                None if is_even else offsets,
+                gaps[(len(gaps) - 1) // 2],
+                offsets[-1],
+                values[-1],
+                values,
+            ],
+        )
