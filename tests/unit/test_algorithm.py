@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # The stages that compute figures. After a change to one, check whether the same inputs still give the same
 # figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
-MADE_BY = {"inventory": "34b81eef93328b66", "price": "30d927e205a685aa", "attribute": "e78e23c04b5be4f4"}
+MADE_BY = {"inventory": "34b81eef93328b66", "price": "30d927e205a685aa", "attribute": "f30aea1eea4ff6de"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 
