@@ -35,12 +35,12 @@ edges AS MATERIALIZED (
 ),
 -- a series has samples for stretches of hours: an exporter names a GPU without a pod by one series, again and again
 ends AS MATERIALIZED (
-    FROM edges WHERE NOT (is_after AND is_before)
+    SELECT *, hour::BIGINT * 3600000 + first_offset_ms AS from_ms, hour::BIGINT * 3600000 + last_offset_ms AS last_ms
+    FROM edges
+    WHERE NOT (is_after AND is_before)
 ),
 stretches AS (
-    SELECT series_id, is_after, hour::BIGINT * 3600000 + first_offset_ms AS from_ms,
-        CASE WHEN is_before THEN lead(hour::BIGINT * 3600000 + last_offset_ms) OVER (PARTITION BY series_id ORDER BY hour)
-            ELSE hour::BIGINT * 3600000 + last_offset_ms END AS to_ms
+    SELECT series_id, is_after, from_ms, CASE WHEN is_before THEN lead(last_ms) OVER (PARTITION BY series_id ORDER BY hour) ELSE last_ms END AS to_ms
     FROM ends
 ),
 spans AS (
@@ -81,13 +81,13 @@ plain AS (
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour <= getvariable('span_to_ms') // 3600000
 ),
 others AS (
-    SELECT b.*, d.device_id, d.target_id, d.full_scale, d.idle_below, d.up_from_ms, d.up_to_ms, true AS is_wanted
+    SELECT b.* EXCLUDE (from_ms, last_ms), d.* EXCLUDE (series_id), true AS is_wanted
     FROM ends AS b JOIN devices AS d USING (series_id) ANTI JOIN apart AS n ON n.device_id = d.device_id AND n.hour = b.hour
     -- before the span, only the last samples of a stretch matter, and after it only the first
     WHERE (NOT b.is_before OR b.hour >= getvariable('span_from_ms') // 3600000) AND (NOT b.is_after OR b.hour <= getvariable('span_to_ms') // 3600000)
     UNION ALL BY NAME
     -- the neighbors of a sample may be in any series of the device
-    SELECT b.* EXCLUDE (prev_offset_ms, prev_value, next_offset_ms), d.device_id, d.target_id, d.full_scale, d.idle_below, d.up_from_ms, d.up_to_ms, n.is_wanted
+    SELECT b.* EXCLUDE (prev_offset_ms, prev_value, next_offset_ms), d.* EXCLUDE (series_id), n.is_wanted
     FROM scanned AS b
     JOIN devices AS d USING (series_id)
     JOIN near AS n ON n.device_id = d.device_id AND n.hour = b.hour
@@ -101,22 +101,20 @@ hours AS (
         sum(o.samples)::INTEGER AS samples, sum(o.value_sum / o.full_scale) AS part_sum, any_value(o.step_ms) AS step_ms,
         sum(o.idle_samples)::INTEGER AS idle_samples, any_value(o.idle_ms) AS idle_ms, any_value(o.value_ms / o.full_scale) AS part_ms,
         any_value(o.longest_ms) AS longest_ms, any_value(o.prev_offset_ms) AS prev_offset_ms, any_value(o.prev_value / o.full_scale) AS prev_part,
-        any_value(o.prev_value < o.idle_below) AS prev_idle, any_value(i.prev_interval_ms) AS prev_interval_ms, any_value(o.next_offset_ms) AS next_offset_ms
+        any_value(o.prev_value < o.idle_below) AS prev_idle, any_value(i.prev_interval_ms) FILTER (o.prev_offset_ms IS NOT NULL) AS prev_interval_ms,
+        any_value(o.next_offset_ms) AS next_offset_ms
     FROM others AS o LEFT JOIN scrape_intervals AS i ON i.target_id = o.target_id AND i.hour = o.hour
     WHERE o.hour::BIGINT * 3600000 < o.up_to_ms AND o.up_from_ms < (o.hour::BIGINT + 1) * 3600000
     GROUP BY ALL
 ),
 linked AS (
     -- no sample is valid for three hours, or ends one from so long ago
-    SELECT * REPLACE (
-        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_offset_ms
-            WHEN hour - lag(hour) OVER w <= 3 THEN lag(last_offset_ms) OVER w - (hour - lag(hour) OVER w) * 3600000 END AS prev_offset_ms,
-        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_part WHEN hour - lag(hour) OVER w <= 3 THEN lag(last_part) OVER w END AS prev_part,
-        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_idle WHEN hour - lag(hour) OVER w <= 3 THEN lag(last_idle) OVER w END AS prev_idle,
-        CASE WHEN prev_offset_ms IS NOT NULL THEN prev_interval_ms ELSE lag(interval_ms) OVER w END AS prev_interval_ms,
-        CASE WHEN next_offset_ms IS NOT NULL THEN next_offset_ms
-            WHEN lead(hour) OVER w - hour <= 3 THEN lead(first_offset_ms) OVER w + (lead(hour) OVER w - hour) * 3600000 END AS next_offset_ms),
-        CASE WHEN next_offset_ms IS NOT NULL THEN hour + 1 ELSE lead(hour) OVER w END AS next_hour
+    SELECT lag(hour) OVER w AS prev_hour, CASE WHEN next_offset_ms IS NOT NULL THEN hour + 1 ELSE lead(hour) OVER w END AS next_hour, * REPLACE (
+        coalesce(prev_offset_ms, CASE WHEN hour - prev_hour <= 3 THEN lag(last_offset_ms) OVER w - (hour - prev_hour) * 3600000 END) AS prev_offset_ms,
+        coalesce(prev_part, CASE WHEN hour - prev_hour <= 3 THEN lag(last_part) OVER w END) AS prev_part,
+        coalesce(prev_idle, CASE WHEN hour - prev_hour <= 3 THEN lag(last_idle) OVER w END) AS prev_idle,
+        coalesce(prev_interval_ms, lag(interval_ms) OVER w) AS prev_interval_ms,
+        coalesce(next_offset_ms, CASE WHEN next_hour - hour <= 3 THEN lead(first_offset_ms) OVER w + (next_hour - hour) * 3600000 END) AS next_offset_ms)
     FROM hours
     WINDOW w AS (PARTITION BY device_id ORDER BY hour)
 ),
@@ -146,7 +144,7 @@ parts AS (
         CASE WHEN next_offset_ms - last_offset_ms <= 2.5 * interval_ms THEN 3600000 - last_offset_ms
             ELSE least(interval_ms, 3600000 - last_offset_ms) END AS after_last_ms,
         series = 1 AND (step_ms IS NOT NULL OR samples = 1 OR longest_ms <= 2.5 * interval_ms) AS is_enough
-    FROM (SELECT * EXCLUDE (is_wanted, next_hour) FROM found UNION ALL BY NAME SELECT * EXCLUDE (is_apart) FROM plain WHERE NOT is_apart)
+    FROM (SELECT * EXCLUDE (is_wanted, prev_hour, next_hour) FROM found UNION ALL BY NAME SELECT * EXCLUDE (is_apart) FROM plain WHERE NOT is_apart)
 )
 SELECT device_id, hour, first_offset_ms, interval_ms, prev_offset_ms, prev_part, prev_idle, prev_interval_ms, next_offset_ms,
     CASE WHEN is_enough THEN CASE WHEN prev_idle THEN before_first_ms ELSE 0 END + coalesce(idle_ms, idle_samples * each_ms)

@@ -40,8 +40,8 @@ _LOST_THRESHOLDS = """
 SELECT DISTINCT hour FROM other_thresholds SEMI JOIN (FROM blocks WHERE vals IS NULL) USING (series_id, hour) ORDER BY hour"""
 _IDLE_SAMPLES = """
 UPDATE blocks SET idle_samples = len(list_filter(vals[:-2], lambda v: v < d.idle_below)), idle_threshold = d.idle_below,
-    idle_ms = CASE WHEN idle_ms IS NOT NULL
-        THEN list_sum(list_transform(range(1, samples), lambda i: CASE WHEN vals[i] < d.idle_below THEN offsets_ms[i + 1] - offsets_ms[i] ELSE 0 END)) END
+    idle_ms = CASE WHEN idle_ms IS NOT NULL THEN list_sum(list_transform(range(1, samples),
+        lambda i: CASE WHEN vals[i] < d.idle_below THEN offsets_ms[i + 1] - offsets_ms[i] ELSE 0 END)) END
 FROM other_thresholds AS d
 WHERE blocks.series_id = d.series_id AND blocks.hour = d.hour"""
 # The stage that lists the samples that a span needs: missing ones are an error, others may be dropped.
@@ -67,13 +67,12 @@ _CLEARED = [
     f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
     for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
 ]
-_DROP_STATES = """
+# Tables of inventory that are not read here.
+_DROP_LARGE = """
 DROP TABLE IF EXISTS temp.state_intervals;
 DROP TABLE IF EXISTS temp.named_series;
 DROP TABLE IF EXISTS temp.device_series;
 DROP TABLE IF EXISTS temp.allocated"""
-# A replaced table would stay in memory as long as its successor is made.
-_DROP_HOURS = "DROP TABLE IF EXISTS temp.device_hours"
 _CHANGED = """
 SELECT from_ms, to_ms
 FROM day_fingerprints ANTI JOIN (FROM attributed_days WHERE is_sealed OR to_ms > $seal_until) USING (from_ms, to_ms, fingerprint)
@@ -109,8 +108,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     split_prices(con)
     recount_idle(con, tz)
     first, last = fingerprint(con, tz)
-    # The largest tables of inventory would leave little memory to the days, and nothing reads them any more.
-    con.execute(_DROP_STATES)
+    # Free memory for the days: these stages do not read the largest tables of inventory.
+    con.execute(_DROP_LARGE)
     # time that neither metrics nor a bill cover any longer costs nothing
     for start, end in ((0, _EVER),) if everything else ((0, first), (last, _EVER)):
         _clear(con, start, end)
@@ -133,7 +132,6 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         # Commit each span: replaced rows stay in memory until the transaction ends.
         con.commit()
         con.begin()
-        con.execute(_DROP_HOURS)
     run_stage(con, DAYS, "30_warnings")
 
 

@@ -136,7 +136,7 @@ def _build(samples: Samples) -> dict[str, Any]:
     idle = values < thresholds
     # the last sample is valid into the next hour, so its value and time are used separately
     idle[ends - 1] = False
-    lasts = np.append(distances[1:], 0)
+    lasts = np.diff(ts_ms, append=0)
     lasts[ends - 1] = 0
     idle_ms, value_ms = np.add.reduceat(idle * lasts, starts), np.add.reduceat(values * lasts, starts)
     gaps = np.where(constant, shortest, NONE)
