@@ -231,7 +231,7 @@ def test_checksums_match_known_ones() -> None:
 
 
 def test_request_has_time_and_matchers() -> None:
-    """A matcher for equality is sent as an expression: Prometheus drops one with the value of an external label, or without a value."""
+    """Equality is sent as an expression: Prometheus drops a matcher equal to an external label, or to ""."""
     sent = request("m", ('a="x.y"', 'b=~"p|q"', 'c!="r"', 'd!~"s\\"t"', 'e=""'), SPAN)
     kinds = (
         ("__name__", "m", 0),
