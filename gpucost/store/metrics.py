@@ -99,7 +99,8 @@ INSERT INTO blocks BY NAME
 SELECT series_id, hour, samples, value_sum, idle_samples, idle_threshold, first_offset_ms, step_ms, offsets_ms,
     gap_ms, last_offset_ms, last_value, vals, idle_ms, value_ms, longest_ms
 FROM incoming
-ORDER BY series_id, hour"""
+ORDER BY series_id, hour;
+DROP TABLE incoming"""
 
 
 # Number of samples from which a part of a window's blocks is built on its own, to bound memory.
@@ -114,10 +115,16 @@ def build(samples: Samples) -> dict[str, Any]:
     series = np.flatnonzero(begins(samples.series_id))
     at = np.searchsorted(series, np.arange(0, len(samples.ts_ms), _PART_SAMPLES))
     bounds = [*np.unique(series[at[at < len(series)]]).tolist(), None]
-    parts = [_build(Samples._make(column[a:b] for column in samples)) for a, b in pairwise(bounds)]
-    columns = {name: [part[name] for part in parts] for name in parts[0]}
-    lists = {name: list(chain.from_iterable(columns.pop(name))) for name in ("vals", "offsets_ms")}
-    return lists | {name: np.concatenate(column) for name, column in columns.items()}
+    parts = []
+    for first, end in pairwise(bounds):
+        parts.append(_build(Samples._make(column[first:end] for column in samples)))
+    columns = {}
+    for name, head in parts[0].items():
+        column = [part[name] for part in parts]
+        columns[name] = (
+            list(chain.from_iterable(column)) if isinstance(head, list) else np.concatenate(column)
+        )
+    return columns
 
 
 def _build(samples: Samples) -> dict[str, Any]:
@@ -350,7 +357,7 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Write the lower median of the distances between samples, per scrape target and hour.
 
-    It is that of the target's leader, the series with the most samples in the hour.
+    Only the target's leader counts, the series with the most samples in the hour.
     """
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR

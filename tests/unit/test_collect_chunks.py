@@ -24,7 +24,7 @@ from gpucost.collect.prometheus.remote_read import (
 from gpucost.config.model import PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.store.connection import Store
-from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
+from gpucost.store.metrics import ReadAnswer, SampleWindow, leaders, load_window
 from tests.chunk_files import STALE, STREAMED, Sample, chunk, crc32c, frame, number, series, text, varint
 from tests.unit.fake_server import FULL, NAMES, T0, Fake, Question, Reply, blocks, collect, query
 
@@ -85,7 +85,7 @@ def test_every_changed_bit_is_found() -> None:
         for bit in (1, 128):
             with pytest.raises(Garbled):
                 read(REAL[:at] + bytes([REAL[at] ^ bit]) + REAL[at + 1 :])
-    second = len(REAL) - 67  # where the second frame begins
+    second = len(REAL) - 67  # the beginning of the second frame
     for end in (1, 2, 3, 5, 6, second - 1, second + 1, second + 4, len(REAL) - 1):
         with pytest.raises(Garbled, match="middle of a frame"):
             read(REAL[:end])
@@ -131,6 +131,8 @@ VALUES = [
 def test_all_windows_of_values_are_read() -> None:
     expected = [(T0 + 60_000 * at, value) for at, value in enumerate(VALUES)]
     assert samples(read(body(expected))) == bits(expected)
+    close = [(T0, 1.0), (T0 + 1000, 1.0000000000000002)]
+    assert samples(read(body(close))) == bits(close)
     # a chunk that was opened again may begin with the window of all 64 bits
     head = struct.pack(">H", 2) + chunk([(T0, 1.0)])[2:] + varint(1000)
     reopened = "10" + format(0x4000000000000001, "064b") + "000000"
@@ -197,7 +199,7 @@ INVALID = {
     "an impossible window": frame(
         series(M, [b"\0\x02" + chunk([(T0, 1.0)])[2:] + varint(1) + b"\xff\xff" + bytes(9)])
     ),
-    "labels that are no text": frame(text(1, text(1, text(1, b"\xff") + text(2, b"x")) + ONE_CHUNK)),
+    "labels that are not text": frame(text(1, text(1, text(1, b"\xff") + text(2, b"x")) + ONE_CHUNK)),
 }  # fmt: skip
 
 
@@ -229,7 +231,7 @@ def test_checksums_match_known_ones() -> None:
 
 
 def test_request_has_time_and_matchers() -> None:
-    """A matcher for equality is sent as an expression: Prometheus drops one that is equal to an external label, or to none."""
+    """Equality is sent as an expression: Prometheus drops a matcher equal to an external label, or to ""."""
     sent = request("m", ('a="x.y"', 'b=~"p|q"', 'c!="r"', 'd!~"s\\"t"', 'e=""'), SPAN)
     kinds = (
         ("__name__", "m", 0),
@@ -286,6 +288,12 @@ def test_states_are_stored_alike_from_all_samples_and_from_few(jitter: str, tmp_
             assert load_window(con, window).rows == kept[0]
         stored.append([store.query(sql)[1] for sql in STORED])
     assert stored[0] == stored[1] and kept[1] * 2 < kept[0]
+
+
+def test_leader_has_the_most_samples_then_the_lowest_key() -> None:
+    group, number = np.array([0, 0, 0, 2, 2]), np.array([5, 7, 7, 1, 2])
+    key = np.array([1, 3, 2, 9, 9], np.uint64)
+    assert leaders(group, number, key).tolist() == [False, False, True, False, True]
 
 
 def test_overlapping_chunks_of_states_are_read_raw() -> None:
@@ -420,7 +428,7 @@ def test_window_with_a_broken_answer_is_not_loaded(fake: Fake, tmp_path: Path) -
     assert query(tmp_path, "SELECT count(*) FROM loads") == [(0,)]
 
 
-def test_marked_query_tells_partial_windows(fake: Fake, tmp_path: Path) -> None:
+def test_marked_query_shows_partial_windows(fake: Fake, tmp_path: Path) -> None:
     server = Streaming(fake)
 
     def trick(question: Question) -> Reply | None:

@@ -178,7 +178,7 @@ class PrometheusClient:
         *,
         is_state: bool,
     ) -> ReadAnswer:
-        """The samples of a metric in [from, to), by remote read; of a state only the ones that matter.
+        """The samples of a metric in [from, to), by remote read; without the samples of a state that change nothing.
 
         `external`: the labels that the server adds. Raises NotOffered, TooMuch, SourceError or SourceUnavailable.
         """

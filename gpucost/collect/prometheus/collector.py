@@ -249,7 +249,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             if values is None or value in values:
                 labels = None
         if labels is None:
-            _log.info("%s: no remote read: cannot distinguish external labels from those of series", source)
+            _log.info("%s: no remote read: cannot distinguish external labels from labels of series", source)
             return False
         self._external = frozenset(labels.items())
         return True

@@ -151,9 +151,9 @@ def _append_zeros(checksums: Checksums, power: int) -> Checksums:
 def checksums(texts: Sequence[bytes]) -> Checksums:
     """The CRC-32C of each text of four or more bytes.
 
-    A checksum is linear: that of AB is that of A and as many zeros as B has bytes, XOR that of B. So neighboring
-    words are joined to longer and longer ones, in all texts of similar length together; zeros before a text change
-    nothing. The first four bytes are inverted, and the result.
+    A checksum is linear: AB has the checksum of A followed by zeros in place of B, XOR the checksum of B. So
+    neighboring words are joined to longer and longer ones, in all texts of similar length together. Zeros before a
+    text change nothing. The first four bytes and the result are inverted.
     """
     found = np.zeros(len(texts), np.uint32)
     by_size = grouped((max(2, (len(text) - 1).bit_length()), at) for at, text in enumerate(texts))
