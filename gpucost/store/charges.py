@@ -117,8 +117,8 @@ def loads(con: DuckDBPyConnection, digests: Iterable[str]) -> list[BillLoad]:
 
 def unchanged(con: DuckDBPyConnection, digest: str) -> list[BillResult]:
     """The stored bills of a load, as the results of loading it again."""
-    bills = dicts(con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest]))
-    return list(_results(con, bills, "unchanged").values())
+    con.execute("FROM bills WHERE digest = $1 ORDER BY bill_id", [digest])
+    return list(_results(con, dicts(con), "unchanged").values())
 
 
 def stamped(con: DuckDBPyConnection) -> dict[str, str]:
@@ -202,7 +202,6 @@ FROM (
     WHERE bill_id IN (SELECT unnest($1))
     GROUP BY bill_id, billing_currency)
 GROUP BY bill_id"""
-_KEEP_AMOUNTS = "UPDATE bills SET amounts = $1 WHERE bill_id = $2"
 _AMOUNTS_DIFFER = """SELECT sum(billed_cost) FILTER (bill_id = $1) <> sum(billed_cost) FILTER (bill_id = $2)
 FROM bill_rows
 WHERE charge_key IN (SELECT charge_key FROM bill_rows WHERE bill_id = $1)"""
@@ -324,8 +323,8 @@ def _judge_twice(
         elif twice.other in existing:
             replaced.append((twice.one, twice.other))
             result.verdict = "replace"
-            held = _amounts(con, [twice.other])
-            money = " and ".join(f"{row['billed']:,.2f} {row['currency']}" for row in held[twice.other])
+            sums = _amounts(con, [twice.other])[twice.other]
+            money = " and ".join(f"{row['billed']:,.2f} {row['currency']}" for row in sums)
             result.replaced.append(f"{existing[twice.other]} with {money}")
     for result in refused:
         result.verdict = "twice"
@@ -364,13 +363,12 @@ def _write_bills(con: DuckDBPyConnection, files: BillFiles, loaded: dict[int, Bi
     is_paired = PAIR.issubset(sqlfiles.column(con, "SELECT DISTINCT format FROM bills"))
     if is_paired:
         sqlfiles.run(con, "bill_overlap")
-    if has_new_fees := sqlfiles.run(con, "block_fees").fetchall() != [(0,)]:
-        amounts = _amounts(con, list(loaded))
-        for bill_id, result in loaded.items():
-            result.amounts = amounts[bill_id]
+    is_shared_anew = sqlfiles.run(con, "block_fees").fetchall() != [(0,)]
+    amounts = _amounts(con, list(loaded)) if is_shared_anew else {}
     for bill_id, result in loaded.items():
-        con.execute(_KEEP_AMOUNTS, [result.amounts, bill_id])
-    if is_paired or has_new_fees:
+        result.amounts = amounts.get(bill_id, result.amounts)
+        con.execute("UPDATE bills SET amounts = $1 WHERE bill_id = $2", [result.amounts, bill_id])
+    if is_paired or is_shared_anew:
         con.execute("UPDATE bills SET amounts = NULL")  # rows of any bill may have changed
 
 
@@ -388,7 +386,8 @@ def _results(
     amounts = _amounts(con, [bill["bill_id"] for bill in bills if not bill.get("amounts")])
     results = {}
     for bill in bills:
+        bill_id = bill["bill_id"]
         columns = {name: bill[name] for name in _RESULT}
-        sums = bill.get("amounts") or amounts[bill["bill_id"]]
-        results[bill["bill_id"]] = BillResult(**columns, amounts=sums, verdict=decision)
+        sums = bill.get("amounts") or amounts[bill_id]
+        results[bill_id] = BillResult(**columns, amounts=sums, verdict=decision)
     return results

@@ -23,14 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def page(pytestconfig: pytest.Config) -> Iterator[Page]:
-    measured = pytestconfig.stash.setdefault(MEASURED, Page())
+    target = pytestconfig.getoption("--page", None)
+    measured = pytestconfig.stash.setdefault(MEASURED, Page(Path(target) if target else None))
     yield measured
     for row in measured.rows:
         print(
             f"\n{row.step}: {row.ours}; {row.beside}; {row.ratio}; target {row.target}: {'met' if row.met else 'MISSED'}"
         )
-    if target := pytestconfig.getoption("--page", None):
-        measured.write(Path(target))
 
 
 @pytest.hookimpl(wrapper=True)

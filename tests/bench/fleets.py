@@ -178,7 +178,7 @@ def block_kinds() -> tuple[list[Series], pd.DataFrame]:
     """Series of one hour each for every kind of hour, and their properties by series number.
 
     `phase` is the pod's, -1 of a free GPU; `value` and `late` are the kinds of the slot; `half` is the hour in the slot; `first`
-    and `last` are the first and the last five minutes. Whole hours have all kinds of values and scrapes, others those of scrapes.
+    and `last` are the first and the last five minutes. Only whole hours have all kinds of values.
     """
     found, rows = [], []
     at = START_S - DAY_S

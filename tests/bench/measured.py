@@ -93,20 +93,32 @@ class Row:
     why: str = ""
 
 
+def _commit() -> str:
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return git.stdout.strip() or "unknown"
+
+
 @dataclass
 class Page:
-    """The measurements, in the order of the benches."""
+    """The measurements, in the order of the benches; each row writes the page anew to `path`."""
 
+    path: Path | None = None
     rows: list[Row] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+    commit: str = field(default_factory=_commit)
 
     def row(self, step: str, target: str, met: bool, *cells: str, why: str = "") -> bool:
         """Add a line of the page, with `cells` as in `Row`; return whether the target is met."""
         self.rows.append(Row(step, target, met, *cells, why="" if met else why))
+        if self.path:
+            self.path.write_text(self.markdown, encoding="utf-8")
         return met
 
-    def write(self, path: Path) -> None:
-        """Write the page as Markdown."""
+    @property
+    def markdown(self) -> str:
+        """The page."""
         head = ["step", "gpucost", "compared with", "ratio", "target", ""]
         lines = [
             [row.step, row.ours, row.beside, row.ratio, row.target, "met" if row.met else "**missed**"]
@@ -115,22 +127,14 @@ class Page:
         missed = [f"- **{row.step}**: {row.why}" for row in self.rows if row.why]
         table = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *lines)]
         reasons = ["## Missed targets and reasons", "", *missed, ""] if missed else []
-        written = _PAGE.format(
+        return _PAGE.format(
             datetime.now(UTC),
-            _commit(),
+            self.commit,
             _machine(),
             "\n".join(table),
             "".join(f"{line}\n" for line in reasons),
             (time.monotonic() - self.began) / 60,
         )
-        path.write_text(written, encoding="utf-8")
-
-
-def _commit() -> str:
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return git.stdout.strip() or "unknown"
 
 
 def _machine() -> str:

@@ -43,7 +43,7 @@ SPAN = ("--from", "2026-10-01", "--to", "2026-10-08")
 
 @dataclass(frozen=True)
 class Job:
-    """A running server, the facts of its fleet, what it spent on collecting, and the commands' measurements."""
+    """A running server, the facts of its fleet, its cost of collecting, and the commands' measurements."""
 
     port: int
     samples: int
@@ -130,7 +130,7 @@ def test_whole_job(usual: Job, page: Page) -> None:
 
 def test_second_report(usual: Job, page: Page) -> None:
     cpu = usual.second.cpu
-    why = "the process starts, opens the store, finds nothing to attribute, and adds up a week."
+    why = "the process starts, opens the store, sees that all is attributed, and adds up a week."
     assert page.row("second report of that store", f"≤ {SECOND} s", cpu <= SECOND, f"{cpu:.2f} s", why=why)
 
 

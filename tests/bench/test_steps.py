@@ -75,7 +75,7 @@ def test_opening_a_store(demo: Path, page: Page) -> None:
     ours, bare = ((measured[name]) * 1000 for name in ("store", "duckdb"))
     own = ours - bare
     cells = f"{own:.1f} ms", f"DuckDB's own opening {bare:.1f} ms"
-    why = "settings of the connection, and the check that the schema is that of its version."
+    why = "settings of the connection, and the check of its schema."
     assert page.row("opening a store", f"≤ {OPENING_MS} ms over DuckDB", own <= OPENING_MS, *cells, why=why)
 
 
