@@ -231,11 +231,11 @@ def test_index_lists_the_steps_from_the_charge_to_the_invoice(incomplete: Made) 
 def test_failed_run_keeps_the_previous_content_and_cleans_up(
     bundle: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     before = contents(bundle.folder)
-    monkeypatch.setattr("gpucost.render.data.to_parquet", full)
+    monkeypatch.setattr("gpucost.publish.chargeback.html", full)
     result = bundle.restored().run(code=1)
     assert "No space left on device; the previous content is kept" in result.stderr
     assert contents(bundle.folder) == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import duckdb
 import pytest
@@ -13,9 +13,12 @@ from tests.text_tables import columns
 
 _HOUR = 3_600
 _TABLES = """
-CREATE TABLE activity_devices (allocation_id UBIGINT, series_id INTEGER, device VARCHAR, kind VARCHAR, held_from_ms BIGINT, held_to_ms BIGINT);
-CREATE TABLE allocations AS SELECT 1::UBIGINT AS allocation_id, 'c' AS cluster, 'u' AS uid, 'nvidia_com_gpu' AS resource, 1 AS units, 1 AS gpus;
-CREATE TABLE blocks (series_id INTEGER, hour INTEGER, samples INTEGER, idle_samples INTEGER, idle_threshold DOUBLE, first_offset_ms INTEGER,
+CREATE TABLE activity_devices (
+    allocation_id UBIGINT, series_id INTEGER, device VARCHAR, kind VARCHAR, held_from_ms BIGINT, held_to_ms BIGINT);
+CREATE TABLE allocations AS
+SELECT 1::UBIGINT AS allocation_id, 'c' AS cluster, 'u' AS uid, 'nvidia_com_gpu' AS resource, 1 AS units, 1 AS gpus;
+CREATE TABLE blocks (
+    series_id INTEGER, hour INTEGER, samples INTEGER, idle_samples INTEGER, idle_threshold DOUBLE, first_offset_ms INTEGER,
     step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER, last_value DOUBLE, vals DOUBLE[])"""
 
 # Minutes of a hold of six hours in which devices are idle, minutes without samples, and the intervals of an hour or more.
@@ -65,7 +68,7 @@ def _load(
         there = list(several)
         offsets = [at % 60 * 60_000 + at % 2 * jitter_ms for at in there]
         values = [0.0 if any(begin <= at < end for begin, end in idle) else 50.0 for at in there]
-        gaps = sorted(later - at for at, later in zip(offsets, offsets[1:], strict=False))
+        gaps = sorted(later - at for at, later in pairwise(offsets))
         is_even = len(set(gaps)) == 1
         con.execute(
             "INSERT INTO blocks VALUES ($1, $2, $3, $4, 5, $5, $6, $7, $8, $9, $10, $11)",

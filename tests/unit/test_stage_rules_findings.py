@@ -39,6 +39,7 @@ c | H100 | spot | reserved | False | 1 | 2 | 2 | mixed | 0
 = workloads with their GPUs, cost, waste and usage
 questions/findings/workloads
 params {"from_ms": 0, "to_ms": 14400000}
+known {"waste_has_services": True}
 after store/sql/filters
 
 nodes: node_id, cluster, node, capacity_type
@@ -64,6 +65,21 @@ idle_cost MONEY, allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE, idle_gpu_ms DOUB
 'allocated', 3, 1, 'red', 2h, 3h, 7, 0, 10, 10, 0, 10
 'allocated', 4, 1, 'red', 0, 1h, 0, 0, 0, 0, 0, 0
 'unallocated', 1, 1, NULL, 0, 1h, 100, 0, 0, 0, 0, 0
+
+cost_runs: kind, allocation_id, node_id, team, from_ms, to_ms, hours, gpu_ms, cost
+'allocated', 1, 1, 'red', 0, 1h, 2, 40, 4
+'allocated', 2, 2, 'blue', 1h, 2h, 1, 20, 2
+'allocated', 2, 2, 'blue', 2h, 3h, 1, 20, 1
+'allocated', 3, 1, 'red', 2h, 3h, 1, 10, 7
+'allocated', 4, 1, 'red', 0, 1h, 1, 0, 0
+'unallocated', 1, 1, NULL, 0, 1h, 1, 0, 100
+
+activity_hours: allocation_id, run_from_ms, from_ms, measured_gpu_ms, idle_gpu_ms, utilization_gpu_ms
+1, 0, 0, 40, 10, 20
+1, 0, 1h, 40, 40, 0
+2, 1h, 1h, 20, 10, 5
+2, 2h, 2h, 20, 20, 0
+3, 2h, 2h, 10, 0, 10
 
 waste_rows: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, bucket VARCHAR, allocation_id INT, gpu_ms DOUBLE, \
 cost MONEY
@@ -102,6 +118,7 @@ Job/other | ['a'] | 7 | 10 | 1 | - | - | - | 0
 = buckets and active hours belong to their workload
 questions/findings/workloads
 params {"from_ms": 0, "to_ms": 3600000}
+known {"waste_has_services": True}
 after store/sql/filters
 
 nodes: node_id, cluster, node, capacity_type
@@ -118,6 +135,14 @@ hours: kind VARCHAR, allocation_id INT, node_id INT, team VARCHAR, from_ms BIGIN
 idle_cost MONEY, allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE, idle_gpu_ms DOUBLE, utilization_gpu_ms DOUBLE
 'allocated', 1, 1, 'red', 0, 1h, 4, 1, 40, 30, 10, 20
 'allocated', 2, 1, 'red', 0, 1h, 4, 0, 40, 40, 0, 20
+
+cost_runs: kind, allocation_id, node_id, team, from_ms, to_ms, hours, gpu_ms, cost
+'allocated', 1, 1, 'red', 0, 1h, 1, 40, 4
+'allocated', 2, 1, 'red', 0, 1h, 1, 40, 4
+
+activity_hours: allocation_id, run_from_ms, from_ms, measured_gpu_ms, idle_gpu_ms, utilization_gpu_ms
+1, 0, 0, 40, 10, 20
+2, 0, 0, 40, 0, 20
 
 waste_rows: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, bucket VARCHAR, allocation_id INT, gpu_ms DOUBLE, \
 cost MONEY
