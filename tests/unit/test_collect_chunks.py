@@ -263,7 +263,7 @@ JITTERS: dict[str, Callable[[int], int]] = {
     "even": lambda _: 0,
     "one in a hundred": lambda at: -7 * (at % 97 == 5),
     "all": lambda at: (at * 7919) % 31 - 15,
-    "silent": lambda at: 1_500_000 * (at > 100),
+    "silent": lambda at: 1_500_000 * (at > 70),
 }
 
 
