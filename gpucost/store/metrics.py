@@ -36,7 +36,7 @@ class Samples(NamedTuple):
     """Samples with their series numbers; `thresholds` (idle below) per sample, empty for states.
 
     `left_out` counts the samples of equal value and hour, without a long silence, between the previous sample
-    and this one. They are evenly spaced in the series that is the leader of its scrape target.
+    and this one. They are evenly spaced in at least one of the series with equal scrapes in the hour.
     """
 
     series_id: Int32s
@@ -61,18 +61,12 @@ def spread(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
     return number, first[number] + np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
 
 
-def leaders(group: Int64s, samples: NDArray[Any], key: NDArray[np.uint64]) -> Bools:
-    """Marks in each group (a scrape target and hour) the row with the most samples, then the lowest key.
-
-    Groups are small integers. Keys of equal series are equal, so that a group may have several leaders.
-    """
-    most = np.zeros(group.max(initial=0) + 1, np.int64)
-    np.maximum.at(most, group, samples)
-    has_most = samples == most[group]
-    lowest = np.full(len(most), np.iinfo(np.uint64).max, np.uint64)
-    np.minimum.at(lowest, group[has_most], key[has_most])
-    is_leader: Bools = has_most & (key == lowest[group])
-    return is_leader
+def alike(*columns: NDArray[Any]) -> Int64s:
+    """The number of each row among the different rows."""
+    order = np.lexsort(columns)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(begins(*(column[order] for column in columns))) - 1
+    return number
 
 
 def ordered(parts: Sequence[Samples]) -> Samples:
@@ -339,7 +333,7 @@ def runs_of(samples: Samples) -> dict[str, NDArray[Any]]:
 
 # a scrape target is identified by the lowest number among its series
 _TARGETS = """
-SELECT s.series_id, s.key, min(s.series_id) OVER (
+SELECT s.series_id, min(s.series_id) OVER (
     PARTITION BY coalesce(s.labels[$cluster_label], $default_cluster), s.labels['job'], s.labels['instance']) AS target
 FROM window_series AS w JOIN series AS s USING (series_id)
 ORDER BY s.series_id"""
@@ -357,11 +351,13 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Write the lower median of the distances between samples, per scrape target and hour.
 
-    Only the target's leader counts, the series with the most samples in the hour.
+    Series of a target with as many samples from the same first to the same last one have the same distances: those of
+    the series with the fewest samples left out.
     """
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR
     starts = np.flatnonzero(begins(series_id, hour))
+    ends = np.append(starts[1:], len(ts_ms))
     numbers, first = series_id[starts], hour.min()
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
     with sqlfiles.frames(con, window_series={"series_id": np.unique(numbers)}):
@@ -370,14 +366,15 @@ def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) 
     targets, target = np.unique(np.asarray(rows["target"], dtype=np.int64)[places], return_inverse=True)
     hours = hour.max() - first + 1
     group = target * hours + hour[starts] - first
-    leading = np.flatnonzero(
-        leaders(group, np.add.reduceat(left_out + 1, starts), np.asarray(rows["key"], np.uint64)[places])
-    )
-    # the distances inside the hours of leaders
-    count = np.diff(np.append(starts, len(ts_ms)))[leading]
-    number, row = spread(starts[leading] + 1, count - 1)
+    kind = alike(np.add.reduceat(left_out + 1, starts), ts_ms[ends - 1], ts_ms[starts], target)
+    # the row of each kind with the most samples
+    order = np.lexsort((ends - starts, kind))
+    fullest = order[np.append(np.diff(kind[order]) > 0, True)]
+    number, row = spread(starts[fullest] + 1, (ends - starts)[fullest] - 1)
     times = left_out[row] + 1
-    groups, medians = lower_medians(group[leading[number]], (ts_ms[row] - ts_ms[row - 1]) // times, times)
+    groups, medians = lower_medians(
+        group[fullest][number], (ts_ms[row] - ts_ms[row - 1]) // times, times * np.bincount(kind)[number]
+    )
     gaps = {"series_id": targets[groups // hours], "hour": groups % hours + first, "gap_ms": medians}
     with sqlfiles.frames(con, window_gaps=gaps):
         con.execute(_GAPS, {"source": window.source, **clusters})

@@ -24,7 +24,7 @@ from gpucost.collect.prometheus.remote_read import (
 from gpucost.config.model import PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.store.connection import Store
-from gpucost.store.metrics import ReadAnswer, SampleWindow, leaders, load_window
+from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
 from tests.chunk_files import STALE, STREAMED, Sample, chunk, crc32c, frame, number, series, text, varint
 from tests.unit.fake_server import FULL, NAMES, T0, Fake, Question, Reply, blocks, collect, query
 
@@ -290,10 +290,22 @@ def test_states_are_stored_alike_from_all_samples_and_from_few(jitter: str, tmp_
     assert stored[0] == stored[1] and kept[1] * 2 < kept[0]
 
 
-def test_leader_has_the_most_samples_then_the_lowest_key() -> None:
-    group, number = np.array([0, 0, 0, 2, 2]), np.array([5, 7, 7, 1, 2])
-    key = np.array([1, 3, 2, 9, 9], np.uint64)
-    assert leaders(group, number, key).tolist() == [False, False, True, False, True]
+def test_scrape_interval_is_the_median_over_all_series_of_a_target(tmp_path: Path) -> None:
+    """Three series live for the first, longer distances of an uneven hour, and one for all of it."""
+    scrapes = [T0 + at * 60_000 + (at * at) % 7 for at in range(10)]
+    scrapes += [scrapes[-1] + at * 30_000 + (at * at) % 5 for at in range(1, 25)]
+    frames = b""
+    for n, end in enumerate((34, 10, 10, 10)):
+        labels = {**M, "n": str(n), "job": "j", "instance": "i"}
+        frames += body([(time, 1.0) for time in scrapes[:end]], labels=labels)
+    distances = sorted([*np.diff(scrapes).tolist(), *3 * np.diff(scrapes[:10]).tolist()])
+    for is_state in (False, True):
+        store = Store(tmp_path / str(is_state))
+        with store.write() as con:
+            load_window(
+                con, SampleWindow(SOURCE.url, 1, *SPAN, "cluster", "c", {}, [read(frames, is_state=is_state)])
+            )
+        assert store.query("SELECT gap_ms FROM scrape_gaps")[1] == [(distances[(len(distances) - 1) // 2],)]
 
 
 def test_overlapping_chunks_of_states_are_read_raw() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, begins, leaders, series_key, spread
+from gpucost.store.metrics import LONGEST_SILENCE_MS, ReadAnswer, begins, series_key, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -218,9 +218,10 @@ class Hours:
         """All samples, by series and in time order; for each whole hour the ones to keep."""
         scrapes, whole = self.scrapes, np.flatnonzero(self._is_whole)
         slot = self._target[whole] * scrapes.count.shape[1] + self._hour[whole]
-        keys = np.array([series_key(self.source, labels) for labels in self.series], np.uint64)
-        is_leader = leaders(slot, np.ones(len(whole)), keys[self._index[whole]])
-        bounds, group = scrapes.kept.bounds, slot + is_leader * scrapes.count.size
+        # the first of the series with these scrapes has the distances between them
+        group = slot.copy()
+        group[np.unique(slot, return_index=True)[1]] += scrapes.count.size
+        bounds = scrapes.kept.bounds
         row, at = spread(bounds[group], np.diff(bounds)[group])
         left_out = scrapes.kept.left_out[at]
         positions = [np.full(len(ts_ms), position) for position, _, ts_ms, _ in self._samples]

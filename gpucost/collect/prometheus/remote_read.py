@@ -22,7 +22,7 @@ from gpucost.collect.prometheus.parse import CACHE_LIMIT, Garbled
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.store.metrics import Labels, ReadAnswer, begins, leaders, series_key, spread
+from gpucost.store.metrics import Labels, ReadAnswer, alike, begins, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -299,25 +299,29 @@ class ChunkReader:
         of_sample, answer = expanded(kept, pattern)
         if not kept.has_uneven:
             return answer
-        is_leading = np.zeros(len(pattern), np.int64)
-        is_leading[of_sample[self._is_of_leader(answer)]] = 1
-        return expanded(kept, pattern + is_leading * (len(bounds) - 1))[1]
+        has_runs = np.zeros(len(pattern), np.int64)
+        has_runs[of_sample[self._is_first(answer)]] = 1
+        return expanded(kept, pattern + has_runs * (len(bounds) - 1))[1]
 
-    def _is_of_leader(self, answer: ReadAnswer) -> Flags:
-        """Whether a sample's series is the leader of its target in that hour."""
-        hour = (answer.ts_ms - self.span[0]) // MS_PER_HOUR
-        starts = np.flatnonzero(begins(answer.series_index, hour))
+    def _is_first(self, answer: ReadAnswer) -> Flags:
+        """Whether a sample's series is the first of those with equal scrapes in that hour.
+
+        They belong to one target, and have as many samples from the same first to the same last one.
+        """
+        starts = np.flatnonzero(begins(answer.series_index, answer.ts_ms // MS_PER_HOUR))
+        ends = np.append(starts[1:], len(answer.ts_ms))
         names = self.source.cluster_label, "job", "instance"
         targets: dict[tuple[str | None, ...], int] = {}
         target = [targets.setdefault(tuple(map(labels.get, names)), len(targets)) for labels in answer.series]
-        key = [series_key(self.source.source, labels) for labels in answer.series]
-        series = answer.series_index[starts]
-        is_leader = leaders(
-            np.array(target, np.int64)[series] * (hour.max(initial=0) + 1) + hour[starts],
+        kind = alike(
             np.add.reduceat(answer.weights, starts),
-            np.array(key, np.uint64)[series],
+            answer.ts_ms[ends - 1],
+            answer.ts_ms[starts],
+            np.array(target, np.int64)[answer.series_index[starts]],
         )
-        return np.repeat(is_leader, np.diff(np.append(starts, len(hour))))
+        is_first = np.zeros(len(starts), np.bool_)
+        is_first[np.unique(kind, return_index=True)[1]] = True
+        return np.repeat(is_first, ends - starts)
 
 
 def _frames(data: bytes) -> tuple[Integers, Integers]:
