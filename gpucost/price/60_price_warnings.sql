@@ -1,6 +1,7 @@
 -- reads: nodes, node_prices, $currency, $book, $days
 -- writes: warnings (stored): code unpriced_node, one row per kind of node without a price for part of its life, and stale_price, one per kind of node with an outdated list price
 -- invariant: fix holds the price book line that would price it; the age is the one at the last use of the price
+DELETE FROM warnings WHERE code IN ('unpriced_node', 'stale_price');
 INSERT INTO warnings BY NAME
 WITH gaps AS (
     SELECT n.*, p.from_ms, p.to_ms

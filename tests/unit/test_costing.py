@@ -109,7 +109,8 @@ def test_declared_tables_are_filled_and_a_scratch_store_has_the_whole_schema() -
             for (name,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE temporary").fetchall()
         }
     stages = [file.read_text("utf-8") for file in Path(inventory.__file__).parent.glob("*.sql")]
-    filled = re.findall(r"^INSERT INTO (\w+) BY NAME$", "\n".join(stages), re.MULTILINE)
+    written = r"^(?:INSERT INTO (?=\w+ BY NAME$)|CREATE OR REPLACE TEMP TABLE (?=\w+ AS$))(\w+)"
+    filled = re.findall(written, "\n".join(stages), re.MULTILINE)
     assert {name for name in declared if not filled.count(name)} == {"settings"}
     schema_sql = """SELECT name, sql FROM (
             SELECT database_name, table_name AS name, sql FROM duckdb_tables() WHERE NOT temporary

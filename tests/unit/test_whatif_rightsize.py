@@ -169,7 +169,7 @@ def _insert(con: Any, series: int, metric: str, gpu: str, values: list[float]) -
 def _block(con: Any, series: int, hour: int, values: list[float]) -> None:
     idle, last = sum(value < 5 for value in values[:-1]), (len(values) - 1) * MINUTE
     con.execute(
-        "INSERT INTO blocks VALUES ($1, $2, $3, $4, $5, 5, 0, 60000, NULL, 60000, $6, $7, $8)",
+        "INSERT INTO blocks VALUES ($1, $2, $3, $4, $5, 5, 0, 60000, NULL, 60000, $6, $7, $8, NULL, NULL, NULL)",
         [series, hour, len(values), sum(values), idle, last, values[-1], values],
     )
 
@@ -269,12 +269,12 @@ def test_gpu_with_a_model_in_memory_is_in_use(tables: Tables) -> None:
     )
     names = "devices active_devices high_memory_mib busy_devices has_fixed_memory"
     tables.run("store/sql/activity_use")
-    (row,) = tables.answers("store/sql/activity_levels")
+    (row,) = tables.answers("store/sql/activity_levels", owners=None)
     assert figures(row, names) == "3 2 37000 1 False"
     # 85 % in the first 5 minutes
     assert row["hours"] == [(0, pytest.approx(0.85))]
     tables.con.execute("UPDATE activity_devices SET empty_mib = 400 WHERE device = 'g2'")
     tables.con.execute("UPDATE blocks SET vals = [36900, 37000] WHERE series_id IN (3, 4)")
     tables.run("store/sql/activity_use")
-    (row,) = tables.answers("store/sql/activity_levels")
+    (row,) = tables.answers("store/sql/activity_levels", owners=None)
     assert figures(row, names) == "3 3 37000 1 True"

@@ -1,6 +1,7 @@
 -- reads: billed_hours, billed_nodes, nodes, bills
--- writes: warnings (stored), code unexplained_zero: machines that a bill lists without all of their cost and without a reason; code old_bill: AWS bills loaded before today's kinds of rows
+-- writes: warnings (stored), code unexplained_zero: machines that a bill lists without all of their cost and without a reason; code old_bill: AWS bills loaded before today's kinds of rows; removes code billed_twice, which is written later
 -- invariant: unexplained hours have no price from the bill
+DELETE FROM warnings WHERE code IN ('unexplained_zero', 'old_bill', 'billed_twice');
 -- only with: billed_hours, bills
 INSERT INTO warnings BY NAME
 SELECT 'unexplained_zero' AS code, CASE WHEN count(DISTINCT n.cluster) = 1 THEN any_value(n.cluster) END AS cluster,
