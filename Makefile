@@ -49,7 +49,9 @@ faults: $(VENV)/.dev servers  ## what docs/security.md counts: commands that are
 	$(BIN)/python -m pytest -n auto tests/faults --runs 1000 $(PYTEST_ARGS)
 
 bench: $(VENV)/.bench servers  ## speed, beside the usual ways in the same run: docs/performance.md; a quarter of an hour
-	$(BIN)/python -m pytest -m bench tests/bench --page docs/performance.md --durations=30 -o tmp_path_retention_policy=none $(PYTEST_ARGS)
+	@# a folder of its own, because other runs of pytest delete older ones
+	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && TMPDIR=$$work $(BIN)/python -m pytest -m bench tests/bench \
+		--page docs/performance.md --durations=30 -o tmp_path_retention_policy=none $(PYTEST_ARGS)
 
 docs: $(VENV)/.docs  ## the pages of docs/ as a site, in build/site; fails where a link or an anchor leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
