@@ -33,7 +33,7 @@ edges AS MATERIALIZED (
     LEFT JOIN loose AS p ON p.series_id = b.series_id AND p.hour = b.hour - 1
     LEFT JOIN loose AS n ON n.series_id = b.series_id AND n.hour = b.hour + 1
 ),
--- a series has samples for stretches of hours: an exporter names a GPU without a pod by one series, again and again
+-- An exporter uses the same series whenever a GPU has no pod, so a series has several stretches of hours.
 ends AS MATERIALIZED (
     SELECT *, hour::BIGINT * 3600000 + first_offset_ms AS from_ms, hour::BIGINT * 3600000 + last_offset_ms AS last_ms
     FROM edges

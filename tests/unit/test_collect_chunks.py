@@ -190,6 +190,7 @@ ONE_CHUNK = text(2, number(3, 1) + text(4, chunk([(T0, 1.0)])))
 INVALID = {
     "an oversized frame": varint(10**10) + b"\0\0\0\0abcdefg",
     "a length without end": b"\xff" * 12,
+    "a message with too many fields": frame(number(3, 1) * 70_000),
     "a message that ends in a field": frame(b"\x0a\x7f\x0a\x01"),
     "a field of another kind": frame(b"\x0d\0\0\0\0"),
     "no header": frame(series(M, [b"\0"])),
@@ -219,6 +220,8 @@ def test_unknown_encodings_and_large_answers_are_refused() -> None:
             read(body(many), most=49, is_state=is_state)
         with pytest.raises(TooMuch):
             read(body(many) + body(many, labels={**M, "b": "y"}), most=99, is_state=is_state)
+        with pytest.raises(TooMuch, match="2 series"):
+            read(body(many[:1]) + body(many[:1], labels={**M, "b": "y"}), most=99, is_state=is_state)
 
 
 def test_checksums_match_known_ones() -> None:
@@ -466,3 +469,18 @@ def test_external_labels_are_removed_or_make_remote_read_unusable(fake: Fake, tm
     server = Streaming(fake, settings=SETTINGS.replace("r0", "ml").replace("replica", "namespace"))
     assert collect(fake, tmp_path).ok and raw_queries(fake)
     assert server.names == ["gpucost_probe"]
+    # an escape of YAML that JSON lacks
+    Streaming(fake, settings=SETTINGS.replace("r0", '"\\x1b"'))
+    assert collect(fake, tmp_path).ok and raw_queries(fake)
+
+
+def test_server_without_the_marked_query_is_read_as_json(fake: Fake, tmp_path: Path) -> None:
+    server = Streaming(fake)
+
+    def trick(question: Question) -> Reply | None:
+        if question.query == "label/__name__":
+            return Reply(404)
+        return server.trick(question)
+
+    fake.trick = trick
+    assert collect(fake, tmp_path).ok and raw_queries(fake) and not server.names

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _PADDING = bytes(48)
 _VALUE_BYTES = 8
 _LONGEST_VARINT = 10
+# A frame has about a mebibyte, and a chunk some tens of bytes.
+_MOST_FIELDS = 1 << 16
 # By the first four bits of a changed distance: the length of this prefix, and of the number after it.
 _PREFIX = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4] * 2)
 _LENGTH = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64])
@@ -103,7 +105,9 @@ class Bits:
         """
         message = np.flatnonzero(first < end)
         first = first[message]
-        while len(message):
+        for _ in range(_MOST_FIELDS):
+            if not len(message):
+                return
             tag, first = self.varints(first)
             number, after = self.varints(first)
             is_text, size = tag & np.uint64(7) == 2, number.view(np.int64)
@@ -115,6 +119,7 @@ class Bits:
             yield message, tag, first, after
             is_open = after < end[message]
             message, first = message[is_open], after[is_open]
+        raise Garbled("the answer contains a message with too many fields")
 
 
 def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_shared: bool) -> Chunks:

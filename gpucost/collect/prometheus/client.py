@@ -203,7 +203,7 @@ class PrometheusClient:
         except SourceError:
             # Servers without this page add no labels.
             return {} if self._last.response.status_code == 404 else None
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             return None
 
     def is_partial(self, span: Span) -> bool:

@@ -208,8 +208,10 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
     def prepare(self, spans: list[Span]) -> None:
         """Find the existing metrics and their sizes, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
-        self._reads_chunks = self._server.remote_read and self._offers_chunks((start, end))
         self._names = self._client.label_values("__name__", start, end)
+        # Without this endpoint, nothing marks windows as partial.
+        may_read = self._server.remote_read and self._names is not None
+        self._reads_chunks = may_read and self._offers_chunks((start, end))
         if any(selector.scope == "hosts" for selector in self._selectors):
             capacity = [GPU_CAPACITY.text(GPU_CAPACITY.metric)]
             self._gpu_nodes = self._client.label_values("node", start, end, capacity) or set()
@@ -241,7 +243,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         try:
             self._read(Selector("gpucost_probe"), "gpucost_probe", (span[1] - 1, span[1]))
         except SourceError as error:
-            _log.debug("%s: no remote read: %s", source, error.message)
+            _log.debug("%s: remote read is not used: %s", source, error.message)
             return False
         labels = self._client.external_labels()
         for name, value in (labels or {}).items():
@@ -249,7 +251,10 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
             if values is None or value in values:
                 labels = None
         if labels is None:
-            _log.info("%s: no remote read: cannot distinguish external labels from labels of series", source)
+            _log.info(
+                "%s: remote read is not used: cannot distinguish external labels from labels of series",
+                source,
+            )
             return False
         self._external = frozenset(labels.items())
         return True

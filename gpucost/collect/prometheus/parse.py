@@ -34,7 +34,7 @@ _BETWEEN = b"],["
 
 _PIECE = 1 << 20
 # The labels of a series take as much memory as this many samples.
-_SERIES_WEIGHT = 50
+SERIES_WEIGHT = 50
 # Number of label sets kept for the next window.
 CACHE_LIMIT = 300_000
 # Limit of text parsed by json.loads, a series or an answer in another layout; it takes about ten times as
@@ -163,7 +163,7 @@ class MatrixReader:
         index = np.repeat(np.arange(first, len(self._series), dtype=np.int32), counts)
         self._parts.append((index, ts_ms, values))
         self._samples += len(ts_ms)
-        if self._samples + _SERIES_WEIGHT * len(self._series) > self._most_samples:
+        if self._samples + SERIES_WEIGHT * len(self._series) > self._most_samples:
             raise TooMuch(
                 f"the answer contains more than {self._samples:,} samples of {len(self._series):,} series"
             )

@@ -18,7 +18,7 @@ import numpy as np
 from gpucost.collect.base import TooMuch
 from gpucost.collect.prometheus.chunks import Bits, decode
 from gpucost.collect.prometheus.hours import Kept
-from gpucost.collect.prometheus.parse import CACHE_LIMIT, Garbled
+from gpucost.collect.prometheus.parse import CACHE_LIMIT, SERIES_WEIGHT, Garbled
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass, grouped
@@ -244,6 +244,8 @@ class ChunkReader:
         numbers: dict[bytes, int] = {}
         texts = map(data.__getitem__, map(slice, start.tolist(), labels_end.tolist()))
         number = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+        if SERIES_WEIGHT * len(numbers) > self.most_samples:
+            raise TooMuch(f"the answer contains {len(numbers):,} series")
         series = [_labels_of(self.metric, text, self.external) for text in numbers]
         is_chunk = tag == _SECOND
         owner = number[message[is_chunk]]
@@ -326,20 +328,20 @@ class ChunkReader:
 
 def _frames(data: bytes) -> tuple[Integers, Integers]:
     """First byte and end of each frame's message, after a check of all checksums."""
-    starts, ends, expected, at = [], [], b"", 0
+    starts, ends, expected, at = [], [], [], 0
     while at < len(data):
         try:
             size, at = _read_varint(data, at)
         except IndexError:
             size = len(data)
-        expected += data[at : at + 4]
+        expected.append(data[at : at + 4])
         starts.append(at + 4)
         at += 4 + size
         ends.append(at)
         if size < 4 or at > len(data):
             raise Garbled("the answer ends in the middle of a frame")
     found = checksums([data[slice(*span)] for span in zip(starts, ends, strict=True)])
-    if found.astype(">u4").tobytes() != expected:
+    if found.astype(">u4").tobytes() != b"".join(expected):
         raise Garbled("the answer contains a wrong checksum")
     return np.array(starts, np.int64), np.array(ends, np.int64)
 

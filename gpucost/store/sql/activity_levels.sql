@@ -6,7 +6,7 @@ WITH wanted AS (
     SELECT allocation_id FROM allocations
     WHERE $owners::VARCHAR[][] IS NULL OR (cluster, namespace, workload) IN (SELECT (o[1], o[2], o[3]) FROM (SELECT unnest($owners::VARCHAR[][]) AS o))
     UNION
-    -- and a pod with memory, if there is one: without any, memory was not collected
+    -- also one pod with samples of memory, to distinguish memory that was not collected
     (SELECT allocation_id FROM activity_devices SEMI JOIN blocks USING (series_id) SEMI JOIN activity_use USING (allocation_id)
     WHERE kind = 'memory' ORDER BY held_to_ms - held_from_ms DESC, allocation_id LIMIT 1)
 ),
