@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +42,6 @@ from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from rich.progress import TaskID
 
     from gpucost.render.view import Answer

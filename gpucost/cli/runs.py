@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,10 @@ import typer
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
-from gpucost.periods import MS_PER_HOUR, parse_period
+from gpucost.periods import MS_PER_HOUR, Period, parse_period
 from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from gpucost.collect.base import CollectResult, ProgressState
     from gpucost.collect.bill.gcp import BigQueryTree
     from gpucost.collect.bill.load import BillProgress
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.store.charges import BillResult
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
+
+from duckdb import DuckDBPyConnection
 
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
@@ -12,6 +15,7 @@ from gpucost.collect.prometheus.collector import thresholds
 from gpucost.collect.slurm.collector import import_files
 from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
+from gpucost.config.model import Config
 from gpucost.demo import fixture
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, previous_month
@@ -19,15 +23,6 @@ from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
 from gpucost.store.progress import load_runs, load_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-    from pathlib import Path
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"

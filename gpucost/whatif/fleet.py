@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_HOUR, Span
+from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Activity
-    from gpucost.periods import Period
     from gpucost.whatif.answer import Assumption
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.price.listing import price_of_region
+from gpucost.price.listing import ListedPrice, price_of_region
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import share
 from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, priced, stated
@@ -21,9 +21,6 @@ from gpucost.whatif.flags import round_money, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
 from gpucost.whatif.gpu_specs import GpuSpecs
 from gpucost.whatif.packing import Change, emptied, today_held
-
-if TYPE_CHECKING:
-    from gpucost.price.listing import ListedPrice
 
 # purchase options by capacity type; reserved capacity is paid in any case
 PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
