@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import SourceError
+from gpucost.records import frozen_dataclass
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -22,7 +22,7 @@ IN_CLUSTER = (
 )
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class Server:
     """A server with Prometheus' HTTP API; `retention` as it reports it, None if it does not."""
 

@@ -9,7 +9,7 @@ import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from gpucost.errors import UsageError
-from gpucost.records import frozen_dataclass
+from gpucost.records import frozen_dataclass, keyed_dataclass, mixin_dataclass
 
 N = TypeVar("N", int, float, Decimal)
 
@@ -76,7 +76,7 @@ def argument(metavar: str, help: str) -> Option:
     return Option(help, metavar, panel=ARGUMENTS, is_argument=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_dataclass
 class OptionGroup:
     """Options of a command; `explicit_options` names the fields that were set."""
 
@@ -86,21 +86,21 @@ class OptionGroup:
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class ClusterOption:
     """Clusters to select; empty means all."""
 
     clusters: Annotated[Names, only("cluster", "Cluster to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class TeamOption:
     """Teams to select; empty means all."""
 
     teams: Annotated[Names, only("team", "Team to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Selection(ClusterOption, TeamOption):
     """A part of the fleet; empty fields select everything.
 
@@ -110,7 +110,7 @@ class Selection(ClusterOption, TeamOption):
     namespaces: Annotated[Names, only("namespace", "Namespace to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class WorkloadSelection(Selection):
     """A part of the fleet, down to workloads and users."""
 
@@ -120,7 +120,7 @@ class WorkloadSelection(Selection):
     users: Annotated[Names, only("user", "Slurm user to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class MonthOption:
     """A calendar month."""
 
@@ -130,7 +130,7 @@ class MonthOption:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class SpanOptions:
     """The time between two instants."""
 
@@ -148,7 +148,7 @@ class SpanOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class PeriodOptions(SpanOptions, MonthOption):
     """A period: a month, the time between two instants, or the last complete days."""
 
@@ -162,7 +162,7 @@ class PeriodOptions(SpanOptions, MonthOption):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class TargetOption:
     """The file to write an answer to."""
 
@@ -172,7 +172,7 @@ class TargetOption:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class LakeOption:
     """A lake of Parquet files to read from."""
 
@@ -186,7 +186,7 @@ class LakeOption:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Everywhere:
     """Options of every command."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
+from gpucost.records import mixin_dataclass
 from gpucost.render.formatting import figure_text
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     Run = Callable[[], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class ChargebackCall(MonthOption, LakeOption, Call):
     """A command about the bundle of a month."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class VerifyCall(MonthOption, LakeOption, RowsCall):
     """A command about the bundle of a month, which answers in rows."""
 

@@ -7,7 +7,6 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -38,6 +37,7 @@ from gpucost.options import (
     parameters,
 )
 from gpucost.questions.request import Client, Request
+from gpucost.records import mixin_dataclass
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import one_line, visible
 
@@ -95,7 +95,7 @@ def format_of(target: Path | None, formats: Collection[str]) -> str:
     return meant if meant in formats else "table"
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Call(Request):
     """One call of a command: its inputs and its output. Subclasses add options that several commands share."""
 
@@ -198,7 +198,7 @@ class Call(Request):
             self.note(f"{what} written to {self.target}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class TargetCall(TargetOption, Call):
     """A command whose answer can go into a file."""
 
@@ -213,21 +213,21 @@ RowFormatOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class RowsCall(TargetOption, Call):
     """A command that answers in rows."""
 
     format: RowFormatOption = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class BriefCall(Call):
     """A command that answers in a table or in JSON."""
 
     format: Annotated[BriefFormat, Option("Output format.", is_shown=True, panel=WRITTEN)] = "table"
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class SpanCall(SpanOptions, Call):
     """A command about the time between two instants."""
 
