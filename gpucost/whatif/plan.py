@@ -8,9 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
-from gpucost.config.model import Config
+from gpucost.config.model import Config, Count, Section, Text
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
@@ -40,43 +40,34 @@ _NOTE = "Each step is counted on the fleet that the steps before it left."
 
 
 _Amount = Annotated[Decimal, Field(gt=0, le=10**12, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=1)]
 _Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _FromZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Names = list[Annotated[str, Field(min_length=1)]]
+_Names = list[Text]
+_NONE: _Names = []
 
 
-class _Table(BaseModel):
-    """A table of the file: other keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Group(_Table):
+class Group(Section):
     """Workloads, described with `price_per_gpu_hour` or read from the store by the four filters.
 
     Each described pod runs for `hours` (None: the whole period).
     """
 
-    name: Annotated[str, Field(min_length=1)]
-    pods: Annotated[_Count, Field(le=100_000)] = 1
-    gpus_per_pod: _Count = 1
+    name: Text
+    pods: Annotated[Count, Field(le=100_000)] = 1
+    gpus_per_pod: Count = 1
     hours: _Above | None = None
     price_per_gpu_hour: _Amount | None = None
-    teams: _Names = []
-    namespaces: _Names = []
-    workloads: _Names = []
-    clusters: _Names = []
+    teams: _Names = _NONE
+    namespaces: _Names = _NONE
+    workloads: _Names = _NONE
+    clusters: _Names = _NONE
 
-    @model_validator(mode="after")
-    def _described_or_stored(self) -> Group:
+    def _conflicts(self) -> dict[str, bool]:
         stored = self.model_fields_set & set(_FILTERS)
         described = self.model_fields_set - stored - {"name"}
-        if bool(stored) == bool(described) or (described and not self.price_per_gpu_hour):
-            raise ValueError(
-                f"{self.name} needs price_per_gpu_hour, or {', '.join(_FILTERS)} and no other key"
-            )
-        return self
+        is_wrong = bool(stored) == bool(described) or bool(described and not self.price_per_gpu_hour)
+        keys = ", ".join(_FILTERS)
+        return {f"{self.name} needs price_per_gpu_hour, or {keys} and no other key": is_wrong}
 
     @property
     def scope(self) -> Scope:
@@ -108,7 +99,7 @@ class Outcome(NamedTuple):
     assumptions: tuple[Assumption, ...] = ()
 
 
-class _Step(_Table):
+class _Step(Section):
     """A change to some groups."""
 
     change: str
@@ -119,7 +110,7 @@ class Share(_Step):
     """Several pods with one GPU each on one GPU, as `whatif share` packs pods of this activity."""
 
     change: Literal["share"] = "share"
-    ways: Annotated[_Count, Field(le=48)]
+    ways: Annotated[Count, Field(le=48)]
     utilization_percent: Annotated[_FromZero, Field(le=100)]
     margin_percent: _FromZero = 10.0
     headroom_percent: Annotated[_FromZero, Field(le=90)] = 20.0
@@ -235,7 +226,7 @@ class Reserve(_Step):
 
     change: Literal["reserve"] = "reserve"
     price_per_gpu_hour: _Amount
-    gpus: _Count | None = None
+    gpus: Count | None = None
     term_years: Literal[1, 3] = 1
 
 
@@ -243,7 +234,7 @@ Step = Share | Spot | Schedule | Reserve
 _STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
-class Plan(_Table):
+class Plan(Section):
     """A plan as its file has it."""
 
     name: str = ""
