@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpucost.collect.prices import PriceResult
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
-    from gpucost.config.model import Config
     from gpucost.store.charges import BillResult
 
 
@@ -133,16 +132,10 @@ def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[
     with call.status() as show_progress:
         results = collect(call.settings, call.store, providers, regions, call.now, show_progress)
     for result in results:
-        _print_prices(call, result)
+        if not _print_trouble(call, result):
+            types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
+            call.say(f"{result.provider}: {result.prices:,} prices of {types}")
     return results
-
-
-def _print_prices(call: Call, result: PriceResult) -> None:
-    """Print a cloud's prices on stdout, or on stderr why it was skipped or failed."""
-    if _print_trouble(call, result):
-        return
-    types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
-    call.say(f"{result.provider}: {result.prices:,} prices of {types}")
 
 
 def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
@@ -233,7 +226,7 @@ def check_sources(names: Sequence[str], existing: Collection[str]) -> None:
     """Raise UsageError for the name of an unknown server."""
     from gpucost.config.model import shown_url
 
-    for name in names or ():
+    for name in names:
         if name not in existing:
             raise UsageError(
                 f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(existing)}"
@@ -255,6 +248,7 @@ def run_bills(
     Raises UsageError without an export, GpucostError if one is invalid.
     """
     from gpucost.collect.bill.load import collect_bills
+    from gpucost.collect.bill.opening import BucketTree, LocalTree
 
     settings = call.settings
     if not paths and section not in settings.bill_sections:
@@ -272,9 +266,17 @@ def run_bills(
             show("bills", state.done, state.total, note)
 
         names = paths or getattr(settings, section).exports
-        trees = [*(tree_of(name, settings) for name in names), *answers]
+        trees: list[Tree] = [
+            BucketTree(name, settings) if "://" in name else LocalTree(Path(name).expanduser())
+            for name in names
+        ]
         run = collect_bills(
-            call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
+            call.store,
+            [*trees, *answers],
+            provider,
+            currency=settings.bills.currency,
+            force=force,
+            progress=progress,
         )
     for result in run.results:
         call.say(_line(result))
@@ -285,15 +287,6 @@ def run_bills(
         print_error(error.message, error.fix)
     if run.errors:
         raise typer.Exit(1)
-
-
-def tree_of(name: str, settings: Config) -> Tree:
-    """The folder or bucket of a name. Raises UsageError if it is not found."""
-    from gpucost.collect.bill.opening import BucketTree, LocalTree
-
-    if "://" in name:
-        return BucketTree(name, settings)
-    return LocalTree(Path(name).expanduser())
 
 
 def queried_months(months: Sequence[str], now: datetime) -> list[str]:

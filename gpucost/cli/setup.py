@@ -45,7 +45,7 @@ def config_show(call: RowsCall) -> None:
     from gpucost.config.files import places
     from gpucost.config.load import resolved
 
-    looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
+    looked = ", ".join(map(str, places(os.environ, Path.cwd())))
     call.note(f"config file: {call.settings.path or f'none (searched: {looked}); gpucost init writes one'}")
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 

@@ -10,7 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
@@ -22,10 +22,9 @@ from gpucost.whatif.fleet import Price
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_DAY = 24 * MS_PER_HOUR
 Row = Mapping[str, Any]
 # Two billing periods: commitments of an older bill may be over.
-_LASTS = 62 * _DAY
+_LASTS = 62 * MS_PER_DAY
 
 
 NO_KEY: Key = ("", "", "")
@@ -165,7 +164,7 @@ def read_commitments(
     if until is None:
         return Existing(is_bill_loaded=False)
     types = [name.lower() for name in gpu_types]
-    rows = dicts(con.execute(_COVERED, span | {"day": _DAY, "hour": MS_PER_HOUR, "types": types}))
+    rows = dicts(con.execute(_COVERED, span | {"day": MS_PER_DAY, "hour": MS_PER_HOUR, "types": types}))
     by_commitment = grouped((row["id"], row) for row in rows if row["id"] is not None)
     by_key = grouped((tuple(row["key"] or NO_KEY), row) for row in rows)
     commitments = tuple(_commitment(name, several) for name, several in by_commitment.items())
@@ -289,7 +288,7 @@ def read_collected(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> tuple[i
 def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
     """The collected part of the period."""
     time, until = read_collected(con, period.start_ms, period.end_ms)
-    return Evidence(time / _DAY, (until - period.start_ms) // MS_PER_HOUR)
+    return Evidence(time / MS_PER_DAY, (until - period.start_ms) // MS_PER_HOUR)
 
 
 def _others(

@@ -158,6 +158,12 @@ def answer(
         f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_hours:,.1f} h in total"
     )
     limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price, and less than today's avoidable cost."
+    prices = (
+        priced(
+            f"primary spot price: {work.name}", work.primary, f"money per hour of {work.gpus:g} GPUs, spot"
+        )
+        for work in works
+    )
     worth = Assumption("worth it", _WORTH_PERCENT, "% of the primary's spot price", "default")
     return Answer(
         kind="move",
@@ -166,18 +172,12 @@ def answer(
         today=today,
         scenario=scenario,
         figures={"best": best},
-        assumptions=(use, worth, *stated(moving), *map(_primary, works)),
+        assumptions=(use, worth, *stated(moving), *prices),
         break_even=tuple(map(_break_even, cases)),
         time=(waiting, _INTERRUPTIONS) if starts else (),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
     )
-
-
-def _primary(work: Work) -> Assumption:
-    """The spot price in the place of the work."""
-    unit = f"money per hour of {work.gpus:g} GPUs, spot"
-    return priced(f"primary spot price: {work.name}", work.primary, unit)
 
 
 def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
