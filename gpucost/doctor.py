@@ -462,7 +462,7 @@ def _states(seen: Seen, config: Config) -> Iterator[Finding]:
         yield _any_label(ANNOTATIONS, seen.labels(ANNOTATIONS), FRACTIONS, (FAIL, text, FRACTIONS_FIX))
     yield from _node_labels(seen)
     yield from _team_labels(seen, config)
-    allowed = [*([config.team_labels.pod] if config.team_labels.pod else []), *TYPE_LABELS]
+    allowed = filter(None, (config.team_labels.pod, *TYPE_LABELS))
     fix = f"{KSM} --metric-labels-allowlist=pods=[{','.join(allowed)}]"
     lack = (WARN, "not labeled: derived from owners, names and images", fix)
     yield _any_label(

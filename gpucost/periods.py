@@ -14,6 +14,7 @@ from gpucost.records import frozen_dataclass
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Span = tuple[int, int]  # [from, to) in milliseconds
 
 

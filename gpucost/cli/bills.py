@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Run = Callable[[], None]
 
 
+OutOption = Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")]
+
+
 @mixin_dataclass
 class ChargebackCall(MonthOption, LakeOption, Call):
     """A command about the bundle of a month."""
@@ -43,7 +46,7 @@ class VerifyCall(MonthOption, LakeOption, RowsCall):
 @command()
 def chargeback(
     call: ChargebackCall,
-    out: Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")],
+    out: OutOption,
     collect: Annotated[bool, Option("First collect the month's missing metrics, bills and prices.")] = False,
     share_unallocated: Annotated[
         Sharing | None,
@@ -168,10 +171,7 @@ def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, An
 
 
 @command()
-def chargeback_verify(
-    call: VerifyCall,
-    out: Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")],
-) -> None:
+def chargeback_verify(call: VerifyCall, out: OutOption) -> None:
     """Verify that a closed month's figures can be reproduced to the last digit, or list the inputs that changed.
 
     Compares the bundle's files with their digests, its seal with the store's log, and the current store, configuration,

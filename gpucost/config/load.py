@@ -129,8 +129,8 @@ def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
         text = inputs.text(path, inputs.SETTINGS)
         return inputs.toml(text), line_numbers(text)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"cannot read {path}: {reason}", "make it a readable UTF-8 text file") from None
+        failure = inputs.unreadable(path, error, "make it a readable UTF-8 text file")
+        raise ConfigError(failure.message, failure.fix) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}", "fix that line; strings need quotes, tables [brackets]"

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from gpucost.config.files import STORE_NAME
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, from_ms, local_days, local_midnight, to_ms
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -293,7 +293,6 @@ _SPAN = re.compile(r"[0-9]{1,4}[mh]")
 _EVER = (0, 9_223_372_036_854_775_807)
 # Weekly hours are expanded this far before and after the collected time.
 _BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def _read_moment(value: object) -> object:
@@ -374,8 +373,8 @@ def _week(text: str) -> tuple[frozenset[int], time, time]:
         raise ValueError(f"{text!r} begins at 24:00; write 00:00 of the next day")
     if start == end:
         raise ValueError(f"{text!r} is empty; a whole day is 00:00-24:00")
-    begin = _DAYS.index(first.lower()) if first else 0
-    count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
+    begin = WEEKDAYS.index(first.lower()) if first else 0
+    count = (WEEKDAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
     days = frozenset(day % 7 for day in range(begin, begin + count))
     return days, time.fromisoformat(start), time.fromisoformat(end.replace("24:", "00:"))
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
+from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
@@ -34,7 +34,6 @@ MS_PER_MINUTE = 60_000
 # A released pod that comes back to a node that is up loads its image and weights.
 RESTART_MINUTES = START_MINUTES - PROVISION_MINUTES
 _RESTART_MS = round(RESTART_MINUTES * MS_PER_MINUTE)
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # Epoch hours in which workloads counted no requests. Other hours had requests, or were not counted.
 Quiet = Mapping[Workload, Collection[int]]
 
@@ -46,7 +45,7 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     """
     first, _, last = weekdays.lower().partition("-")
     try:
-        begin, end = _DAYS.index(first), _DAYS.index(last or first)
+        begin, end = WEEKDAYS.index(first), WEEKDAYS.index(last or first)
     except ValueError:
         raise UsageError(f"invalid --weekdays {weekdays!r}", "write a range of days: mon-fri") from None
     try:
