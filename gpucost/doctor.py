@@ -99,11 +99,11 @@ def check_store(config: Config, now: datetime) -> Iterator[SetupCheck]:
         "store", path, OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples"
     )
     has_slurm = any(source.kind == "slurm" for source in info.sources)
-    periods = {source.source: (source.start, source.end) for source in info.sources}
-    for source in [server.source for server in config.prometheus]:
-        if source in periods:
-            start, end = periods[source]
-            text, age = f"holds {iso(start)} to {iso(end)}", now - end
+    stored = {source.source: source for source in info.sources}
+    for server in config.prometheus:
+        source = server.source
+        if part := stored.get(source):
+            text, age = f"holds {iso(part.start)} to {iso(part.end)}", now - part.end
             if age > STALE_AFTER:
                 text += f", {age / timedelta(days=1):.1f} days old"
                 yield SetupCheck("store", source, WARN, text, "gpucost collect prometheus, daily")

@@ -86,14 +86,7 @@ def chargeback(
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0
-    query = ChargebackQuery(
-        month=name,
-        period=period,
-        period_name=title,
-        now=now,
-        share_unallocated=share_unallocated,
-        focus_version=focus_version,
-    )
+    query = ChargebackQuery(name, period, title, now, share_unallocated, focus_version)
     with call.status() as show_progress:
         show_progress("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
