@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from gpucost.cli.command import SUFFIXES, Call, format_of, registered
+from gpucost.cli.command import SUFFIXES, Call, Command, format_of, registered
 from gpucost.errors import UsageError
 from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
@@ -24,7 +24,7 @@ _HELP = {
 Ask = partial[Any]
 
 
-def question_command(words: str) -> Callable[..., None]:
+def question_command(words: str) -> Command:
     """The command that answers a question."""
 
     def write(call: Call, ask: Ask) -> None:
@@ -33,12 +33,12 @@ def question_command(words: str) -> Callable[..., None]:
     return asking(words)(write)
 
 
-def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def asking(words: str) -> Callable[[Command], Command]:
     """A command for the question `words`, called with the call, the function that answers, and its own options."""
     question = QUESTIONS[words]
     function = question.function
 
-    def decorate(run: Callable[..., None]) -> Callable[..., None]:
+    def decorate(run: Command) -> Command:
         def answered(values: Mapping[str, Any], **places: Any) -> None:
             target = values["output"]
             places["format"] = values["format"] or _format_of(question, target)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gpucost.render.view import Answer
 
 
+Command = Callable[..., None]
 # Formats by file suffix.
 SUFFIXES = {
     ".md": "markdown",
@@ -232,14 +233,14 @@ class SpanCall(SpanOptions, Call):
     """A command about the time between two instants."""
 
 
-def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(*, without: str = "") -> Callable[[Command], Command]:
     """Make a command of a function: its options are the parameters with an Option and the fields of dataclasses such as Call.
 
     --config, --store, --quiet, --verbose and --profile are added, except those in `without`; they can also precede the
     command's name.
     """
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Command) -> Command:
         def run(values: Mapping[str, Any], **call: Any) -> None:
             function(**arguments(function, values, call=call))
 
@@ -249,8 +250,8 @@ def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..
 
 
 def registered(
-    run: Callable[..., None], takes: Sequence[Parameter], described: Callable[..., Any], *, without: str = ""
-) -> Callable[..., None]:
+    run: Command, takes: Sequence[Parameter], described: Callable[..., Any], *, without: str = ""
+) -> Command:
     """A command for typer with these options and the help text of `described`.
 
     It calls `run` with the values of the options by their keys, and the fields of a Call.

@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from gpucost import inputs
-from gpucost.config.files import PREFIX, find
+from gpucost.config.files import PREFIX, Environ, find
 from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
@@ -74,7 +74,7 @@ class Settings:
         return {dotted(key): self.origins[key][1] for key in keys}
 
 
-def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
+def read(path: Path | None, environ: Environ, cwd: Path) -> Settings:
     """Settings from the config file, if there is one, overridden by the environment.
 
     Raises ConfigError if a named file is missing or invalid.
@@ -349,7 +349,7 @@ def load_config(
     path: Path | None = None,
     *,
     store: Path | None = None,
-    environ: Mapping[str, str] = os.environ,
+    environ: Environ = os.environ,
     cwd: Path | None = None,
 ) -> Config:
     """The configuration: option over environment over `./gpucost.toml` over the user's file over defaults.

@@ -35,6 +35,11 @@ Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
 # A single string means a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
+# Values of labels, by label.
+LabelValues = dict[str, list[str]]
+# Constraints between the keys of a table: error message to whether it is violated.
+Conflicts = dict[str, bool]
+
 
 class Section(BaseModel):
     """A table of the configuration: unknown keys are errors, and instances are immutable.
@@ -44,8 +49,8 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    def _conflicts(self) -> dict[str, bool]:
-        """Constraints between the table's keys: error message to whether it is violated."""
+    def _conflicts(self) -> Conflicts:
+        """Constraints between the table's keys."""
         return {}
 
     @model_validator(mode="after")
@@ -151,7 +156,7 @@ class Email(Section):
         "recipients", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com"
     )
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         has_password = self.password_file is not None or self.password_env is not None
         return {
             "a password needs username": has_password and self.username is None,
@@ -197,7 +202,7 @@ class Budget(Section):
     idle_cost_share: OptionalRatio = None
     """Maximum idle share of cost."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         targets = (self.efficiency, self.spot_ratio, self.idle_cost_share)
         return {
             "needs one of amount, efficiency, spot_ratio and idle_cost_share": {self.amount, *targets}
@@ -395,7 +400,7 @@ class ClusterHours(Section):
 
     _readable = every("hours", _week, "{}")
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {"needs one of from, until and hours": not (self.start or self.until or self.hours)}
 
     def weekly(self) -> list[tuple[frozenset[int], time, time]]:
@@ -495,7 +500,7 @@ class Discount(Section):
     effective_end: date | None = None
     """First local day without the discount (default: no limit)."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         start, end = self.effective_start, self.effective_end
         return {"effective_end should be after effective_start": bool(start and end and end <= start)}
 
@@ -554,7 +559,7 @@ class BasicAuth(Section):
     password_env: str | None = None
     """Environment variable with the password."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {
             "needs one of password_file and password_env": (self.password_file is None)
             == (self.password_env is None)
@@ -573,7 +578,7 @@ class Tls(Section):
     insecure_skip_verify: bool = False
     """Do not check the server's certificate."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {"key_file needs cert_file": bool(self.key_file and not self.cert_file)}
 
 
@@ -626,7 +631,7 @@ class PrometheusSource(Section):
         "{} carries a secret; name a variable in headers_env, or use bearer_token_file",
     )
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         logins = ("bearer_token_file", "bearer_token_env", "basic_auth")
         explicit = [name for name in logins if getattr(self, name) is not None]
         return {f"{' and '.join(explicit)} are set; keep one": len(explicit) > 1}
@@ -657,15 +662,15 @@ class Team(Section):
     """Namespaces, with `*` and `?`."""
     clusters: list[str] = []
     """Clusters, with `*` and `?` (default: all)."""
-    labels: dict[str, list[str]] = {}
+    labels: LabelValues = {}
     """Label values of this team: `{ team = ["nlp", "vision"] }`."""
 
-    cost_categories: dict[str, list[str]] = {}
+    cost_categories: LabelValues = {}
     """Values of AWS cost categories of this team, from the bill of the node: `{ Department = ["Research"] }`."""
     api: list[str] = []
     """Projects, accounts, workspaces or keys of this team in bills for bought tokens, with `*` and `?`."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         criteria = self.namespaces or self.labels or self.cost_categories or self.api
         return {"needs namespaces, labels, cost_categories or api": not criteria}
 
@@ -681,10 +686,10 @@ class WorkloadTypeRule(Section):
     """Names of workloads or pods, with `*` and `?`."""
     kinds: list[str] = []
     """Kinds of the topmost owner, such as `StatefulSet`."""
-    labels: dict[str, list[str]] = {}
+    labels: LabelValues = {}
     """Pod labels, at least one with one of these values: `{ app = ["vllm", "triton"] }`."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         matches = self.namespaces or self.names or self.kinds or self.labels
         return {"needs one of namespaces, names, kinds and labels": not matches}
 
@@ -706,7 +711,7 @@ class SharedCost(Section):
     provider: str | None = None
     """Provider of the bills, such as `aws` (default: all)."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         by_owner, of_namespaces = self.split == "owner", self.of == "namespaces"
         return {
             'split = "owner" needs owner': by_owner and self.owner is None,
@@ -842,9 +847,9 @@ class UnitSettings(Section):
     """Cost of a prompt token relative to a generated token. Default: 0.25."""
     run_label: str | None = None
     """Label that distinguishes runs of one workload."""
-    match: dict[str, list[str]] = {}
+    match: LabelValues = {}
     """Label values of the series to count: `{ job = ["trainer"] }`."""
-    failure: dict[str, list[str]] = {}
+    failure: LabelValues = {}
     """Label values that mark failed work: `{ status = ["error"] }`."""
 
     _not_of_logs = every(
@@ -853,7 +858,7 @@ class UnitSettings(Section):
         "is reserved for work from files or MLflow; choose another name",
     )
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         is_epoch = self.unit == "epoch"
         return {
             "needs one of metric and query": (self.metric is None) == (self.query is None),
@@ -873,7 +878,7 @@ class Serving(Section):
     decode: list[str] = []
     """Globs of workloads that generate. `unit tokens` joins both of one model and namespace."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {"prefill and decode need each other": bool(self.prefill) != bool(self.decode)}
 
 

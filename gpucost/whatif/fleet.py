@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
+from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Activity
-    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.answer import Assumptions
 
 
 # Capacity that is paid whether its nodes are up and used or not.
@@ -264,10 +265,10 @@ Row = Mapping[str, Any]
 class Scope:
     """A part of the fleet; without names, all of it. Workloads are globs."""
 
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
+    teams: Names = ()
+    namespaces: Names = ()
+    workloads: Names = ()
+    clusters: Names = ()
 
     @property
     def is_narrowed(self) -> bool:
@@ -315,7 +316,7 @@ class Usage(NamedTuple):
     scope_name: str
     is_narrowed: bool = False
     times: int = 1
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: Assumptions = ()
     reported: Reported | None = None
     others: tuple[Pod, ...] = ()
     commitments: Commitments = NO_COMMITMENTS
@@ -331,7 +332,7 @@ def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope, period_na
 
     Raises GpucostError without usage.
     """
-    filters: dict[str, tuple[str, ...]] = asdict(scope)
+    filters: dict[str, Names] = asdict(scope)
     rows = read_usage(con, period.start_ms, period.end_ms, **filters)
     if not rows.nodes:
         raise nothing_used(con, period.start_ms, period.end_ms, period_name or str(period), **filters)

@@ -10,12 +10,22 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
-from gpucost.config.model import Config, Count, Section, Text
+from gpucost.config.model import Config, Conflicts, Count, Section, Text
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Texts, stated, today_of
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Assumptions,
+    Line,
+    Position,
+    Rows,
+    Texts,
+    stated,
+    today_of,
+)
 from gpucost.whatif.avoidable import why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
@@ -62,7 +72,7 @@ class Group(Section):
     workloads: _Names = _NONE
     clusters: _Names = _NONE
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         stored = self.model_fields_set & set(_FILTERS)
         described = self.model_fields_set - stored - {"name"}
         is_wrong = bool(stored) == bool(described) or bool(described and not self.price_per_gpu_hour)
@@ -96,7 +106,7 @@ class Outcome(NamedTuple):
     freed: Decimal = Decimal(0)
     time: Texts = ()
     findings: Texts = ()
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: Assumptions = ()
 
 
 class _Step(Section):

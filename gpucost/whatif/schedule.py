@@ -15,7 +15,17 @@ from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Assumptions,
+    Rows,
+    Tables,
+    Texts,
+    Value,
+    stated,
+    today_of,
+)
 from gpucost.whatif.avoidable import staying_nodes, why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import (
@@ -388,7 +398,7 @@ def why_it_stays(node: Node) -> str:
     return "in a capacity reservation, paid in any case; cancelling it would save its cost"
 
 
-def _assumptions(usage: Usage, rules: ScheduleRules) -> tuple[Assumption, ...]:
+def _assumptions(usage: Usage, rules: ScheduleRules) -> Assumptions:
     rows = [
         *stated(rules),
         Assumption("a released pod comes back in", RESTART_MINUTES, "minutes", START_SOURCE),
@@ -401,7 +411,7 @@ def _assumptions(usage: Usage, rules: ScheduleRules) -> tuple[Assumption, ...]:
     return *rows, Assumption("usage, idleness and prices", usage.period_name, "", "store")
 
 
-def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Rows, ...]:
+def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> Tables:
     waits = Counter(wait.pod.workload for wait in several)
     lines = [(name, max(0.0, round(hours, 2)), waits[name]) for name, hours in released.items()]
     lines = [line for line in lines if line[1] > 0 or line[2]]
