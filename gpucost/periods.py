@@ -42,6 +42,11 @@ class Period:
         return to_ms(self.end)
 
     @property
+    def span(self) -> Span:
+        """Start and end (exclusive) in milliseconds since 1970-01-01T00:00Z."""
+        return self.start_ms, self.end_ms
+
+    @property
     def bounds(self) -> dict[str, int]:
         """Start and end in milliseconds, as parameters of statements."""
         return {"from_ms": self.start_ms, "to_ms": self.end_ms}

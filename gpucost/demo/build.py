@@ -157,7 +157,7 @@ def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[s
 def _load_samples(
     con: DuckDBPyConnection, files: DuckDBPyConnection, base_s: int, period: Period, config: Config
 ) -> None:
-    span = (period.start_ms, period.end_ms)
+    span = period.span
     run = runs.begin(con, "prometheus", SOURCE, span)
     idle = thresholds(config.activity, config.idle)
     answers = list(fixture.answers(files, base_s))
@@ -166,7 +166,7 @@ def _load_samples(
 
 
 def _load_work(con: DuckDBPyConnection, files: DuckDBPyConnection, base_s: int, period: Period) -> None:
-    span = (period.start_ms, period.end_ms)
+    span = period.span
     run = runs.begin(con, "progress", SOURCE, span)
     loaded = load_values(con, SOURCE, span, fixture.work(files, base_s, period, SOURCE))
     epochs = fixture.work(files, base_s, period, TRACKER)

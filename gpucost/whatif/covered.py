@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from decimal import Decimal
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period
@@ -17,12 +17,11 @@ from gpucost.store.sqlfiles import column
 from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.flags import round_money, to_decimal, total
-from gpucost.whatif.fleet import Price
+from gpucost.whatif.fleet import Price, Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Row = Mapping[str, Any]
 # Two billing periods: commitments of an older bill may be over.
 _LASTS = 62 * MS_PER_DAY
 
@@ -233,7 +232,7 @@ def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commi
     """
     if not con.execute(_ANY_COMMITMENT).fetchall():
         return Commitments()
-    start, end = period.start_ms, period.end_ms
+    start, end = period.span
     existing = read_commitments(con, start, end, read_types(con), of_same_plan=True)
     span = {"from_ms": start, "to_ms": end, "lasts": _LASTS}
     means = {tuple(key): to_decimal(price) for *key, _, price in con.execute(_BILLED_NODES, span).fetchall()}
@@ -287,7 +286,7 @@ def read_collected(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> tuple[i
 
 def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
     """The collected part of the period."""
-    time, until = read_collected(con, period.start_ms, period.end_ms)
+    time, until = read_collected(con, *period.span)
     return Evidence(time / MS_PER_DAY, (until - period.start_ms) // MS_PER_HOUR)
 
 

@@ -15,7 +15,7 @@ from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
-from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
+from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
 from gpucost.whatif.flags import to_decimal
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Price:
     is_stale: bool = False
 
 
-UNPRICED = Price(Decimal(0), "none")
+UNPRICED = Price(NOTHING, "none")
 
 
 @frozen_dataclass
@@ -151,6 +151,11 @@ class Pod:
         return self.cluster, self.namespace, self.workload
 
     @property
+    def span(self) -> Span:
+        """The time in which it holds its GPUs."""
+        return self.from_ms, self.to_ms
+
+    @property
     def length_ms(self) -> int:
         return self.to_ms - self.from_ms
 
@@ -203,7 +208,7 @@ class Costs:
 
     def of(self, owner: Workload | None) -> Decimal:
         """The cost of a workload; of None, of unallocated GPUs."""
-        return self.by_workload.get(owner, Decimal(0)) if owner else self.node_cost - self.cost
+        return self.by_workload.get(owner, NOTHING) if owner else self.node_cost - self.cost
 
 
 # Spans [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
@@ -333,16 +338,17 @@ def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope, period_na
     Raises GpucostError without usage.
     """
     filters: dict[str, Names] = asdict(scope)
-    rows = read_usage(con, period.start_ms, period.end_ms, **filters)
+    start, end = period.span
+    rows = read_usage(con, start, end, **filters)
     if not rows.nodes:
-        raise nothing_used(con, period.start_ms, period.end_ms, period_name or str(period), **filters)
+        raise nothing_used(con, start, end, period_name or str(period), **filters)
     return Usage(
         fleet_of(rows.nodes, rows.prices, rows.pods),
         "",
         period_name,
         str(scope),
         scope.is_narrowed,
-        reported=Reported(*read_cost(con, period.start_ms, period.end_ms, **filters)),
+        reported=Reported(*read_cost(con, start, end, **filters)),
         others=fleet_of(rows.nodes, (), rows.others).pods,
     )
 

@@ -13,7 +13,7 @@ from gpucost.options import Names, Option, OptionGroup
 from gpucost.price.listing import ListedPrice, source_of
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, priced, stated
-from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
+from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Price
@@ -61,7 +61,7 @@ class Moving(OptionGroup):
         Option(
             "Data that moves there and back, in total.", "GB", is_shown=True, label="data", unit="GB in total"
         ),
-    ] = Decimal(0)
+    ] = NOTHING
     egress_price_per_gb: Annotated[
         Decimal | None, Option("Price of moving a GB.", label="egress", unit="money per GB")
     ] = None
@@ -302,7 +302,7 @@ class Transfer(OptionGroup):
             unit="money per GB",
             source="default: one zone",
         ),
-    ] = Decimal(0)
+    ] = NOTHING
 
 
 def cache(transfer: Transfer, currency: str) -> Answer:

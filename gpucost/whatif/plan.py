@@ -26,7 +26,7 @@ from gpucost.whatif.answer import (
     stated,
     today_of,
 )
-from gpucost.whatif.avoidable import why_not
+from gpucost.whatif.avoidable import NOTHING, why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, round_money, to_decimal
@@ -86,7 +86,7 @@ class Group(Section):
 
     def described(self, context: Context) -> Usage:
         """Its pods, each on a node of its own; an interruption of one stops no other."""
-        start_ms, gpus, price = context.start_ms, self.gpus_per_pod, self.price_per_gpu_hour or Decimal(0)
+        start_ms, gpus, price = context.start_ms, self.gpus_per_pod, self.price_per_gpu_hour or NOTHING
         end_ms = start_ms + round((self.hours or context.hours) * MS_PER_HOUR)
         prices, workload = (Price(round_money(price * gpus), "plan"),), f"Deployment/{self.name}"
         names = [f"{self.name}/{number}" for number in range(self.pods)]
@@ -103,7 +103,7 @@ class Outcome(NamedTuple):
     """The fleet after a step, the cost of GPUs that it frees on nodes that stay, notes, and the numbers that it rests on."""
 
     fleet: Fleet
-    freed: Decimal = Decimal(0)
+    freed: Decimal = NOTHING
     time: Texts = ()
     findings: Texts = ()
     assumptions: Assumptions = ()
@@ -289,7 +289,7 @@ class _PlanRun:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.fixed, self.obligation = Position(Decimal(0), context.currency), Decimal(0)
+        self.fixed, self.obligation = Position(NOTHING, context.currency), NOTHING
         self.usages: dict[str, Usage] = {}
         self.seen: set[Pod] = set()
         self.time: list[str] = []
@@ -344,7 +344,7 @@ class _PlanRun:
 
     def reserve(self, step: Reserve, label: str) -> None:
         """Pay a commitment in all hours, and the GPUs above it at their mean price on demand."""
-        context, today, pods = self.context, Position(Decimal(0), self.context.currency), list[Pod]()
+        context, today, pods = self.context, Position(NOTHING, self.context.currency), list[Pod]()
         for name in dict.fromkeys(step.groups):
             free = _committable(self.usages[name])
             today += _held(free)
@@ -353,7 +353,7 @@ class _PlanRun:
             why = "none of its GPUs are on demand and of a type without commitments in the bill"
             raise DataError(f"{label}: {why}", "leave out that step")
         end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
-        curve = counted(((pod.from_ms, pod.to_ms, pod.gpus) for pod in pods), context.start_ms, end_ms)
+        curve = counted(((*pod.span, pod.gpus) for pod in pods), context.start_ms, end_ms)
         price, mean = step.price_per_gpu_hour, today.cost / to_decimal(today.gpu_hours)
         gpus = step.gpus or context.evidence.safe_level(curve, float(price / mean))
         if not gpus:

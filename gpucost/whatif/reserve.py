@@ -123,7 +123,7 @@ def uses_of(
         list_price = offered.pop(ON_DEMAND, None)
         price = _mean_price(nodes) or list_price
         if price and price.per_node_hour and spans:
-            curve = counted(spans, period.start_ms, period.end_ms)
+            curve = counted(spans, *period.span)
             if key in existing.covered:
                 curve = curve.less(existing.covered[key].curve)
             uses.append(ReservedUse(name, nodes[0].gpus, price, curve, offered, provider, region))

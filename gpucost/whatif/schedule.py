@@ -71,7 +71,7 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     wider = Period(period.start - timedelta(days=1), period.end)
     days = [day for day in local_days(wider, tz) if (day.weekday() - begin) % 7 <= (end - begin) % 7]
     spans = [(at(day, opens), at(day + night, closes)) for day in days]
-    return tuple(intersect(spans, [(period.start_ms, period.end_ms)]))
+    return tuple(intersect(spans, [period.span]))
 
 
 @frozen_dataclass
@@ -118,7 +118,7 @@ class ScheduleRules(OptionGroup):
 
     def held_spans(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
         """The spans in which the pod keeps its GPUs."""
-        spans: list[Span] = [(pod.from_ms, pod.to_ms)]
+        spans: list[Span] = [pod.span]
         if self.office is not None and not is_batch(pod):
             spans = intersect(spans, self.office)
         patience = self.patience_ms
@@ -143,7 +143,7 @@ class Piece:
 
 
 def _whole(pods: Iterable[Pod]) -> list[Piece]:
-    return [Piece(pod, pod.from_ms, pod.to_ms) for pod in pods]
+    return [Piece(pod, *pod.span) for pod in pods]
 
 
 _ROUNDING = 1e-6
@@ -238,7 +238,7 @@ def pieces(pods: Iterable[Pod], rules: ScheduleRules, idle: Idle, quiet: Quiet) 
         spans = rules.held_spans(pod, idle.get(pod.key, ()))
         if pod in needed:
             hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
-            spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
+            spans = merge([*spans, *subtract([pod.span], hours)])
         staying += [Piece(pod, begin, end) for begin, end in spans]
     return staying
 
@@ -328,7 +328,7 @@ def _busy_outside(pods: Iterable[Pod], office: Sequence[Span], idle: Idle) -> fl
     gpu_ms = 0.0
     for pod in pods:
         if not is_batch(pod):
-            closed = subtract([(pod.from_ms, pod.to_ms)], [*office, *idle.get(pod.key, ())])
+            closed = subtract([pod.span], [*office, *idle.get(pod.key, ())])
             gpu_ms += sum(end - begin for begin, end in closed) * pod.gpus
     return round(gpu_ms / MS_PER_HOUR, 6)
 

@@ -139,7 +139,7 @@ class Sizing(Margins):
         With hourly measurements, its activity is a list over these epoch hours.
         """
         factor = self.margin / self.free if self.is_mig else self.margin
-        item = PackedPod(pod, level.high * factor, memory_mib * factor, pod.from_ms, pod.to_ms)
+        item = PackedPod(pod, level.high * factor, memory_mib * factor, *pod.span)
         if not level.hours or self.is_mig:
             return item
         highs = dict(level.hours)

@@ -131,9 +131,9 @@ class Move:
         """
         offer, gpus = self.offer, self.gpus
         if offer.instance_type == node.instance_type or not is_empty:
-            return Held(node, gpus, pod.from_ms, pod.to_ms, stays=not is_empty)
+            return Held(node, gpus, *pod.span, stays=not is_empty)
         bought = replace(offer, name="", cluster=node.cluster, prices=offer.prices[-1:])
-        return Held(bought, gpus, pod.from_ms, pod.to_ms)
+        return Held(bought, gpus, *pod.span)
 
 
 def _least_gpus(load: Load, memory_mib: int, limits: Limits) -> int:

@@ -30,7 +30,7 @@ from gpucost.whatif.answer import (
     stated,
     today_of,
 )
-from gpucost.whatif.avoidable import staying_nodes, why_paid
+from gpucost.whatif.avoidable import NOTHING, staying_nodes, why_paid
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, node_price, round_money, total
@@ -80,7 +80,7 @@ def answer(question: SpotQuery) -> Answer:
     owned = [part for part in suited if part.owner]
     fixed = [part for part in owned if part.advice.suits == SAFE] or owned or suited
     parts = suited if usage.is_described else list(map(_judged, suited))
-    savings = dict.fromkeys(_ORDER, Decimal(0))
+    savings = dict.fromkeys(_ORDER, NOTHING)
     for part in parts:
         savings[part.advice.suits] += part.saving
     safe = [part for part in parts if part.advice.suits == SAFE]

@@ -122,7 +122,7 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[SpotPart]:
 
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which do not need each other."""
-    spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
+    spans = grouped(((pod.owner, pod.node), pod.span) for pod in fleet.pods)
     held: dict[Workload, list[Span]] = defaultdict(list)
     for (owner, _), on_node in spans.items():
         held[owner] += merge(on_node)
