@@ -32,6 +32,7 @@ Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, Field(min_length=1)]
 OptionalCurrency = Annotated[str | None, Field(pattern=r"^[A-Z]{3}$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
+Strings = list[str]
 # A single string means a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
@@ -139,7 +140,7 @@ class Email(Section):
     465."""
     sender: str | None = None
     """Sender address."""
-    recipients: list[str] = []
+    recipients: Strings = []
     """Recipient addresses."""
     username: OptionalText = None
     """User name, if the server requires one."""
@@ -226,22 +227,22 @@ class Aws(Section):
 
     profile: str | None = None
     """AWS configuration profile (default: boto3's default)."""
-    regions: list[str] = []
+    regions: Strings = []
     """Regions to query (default: the regions of known GPU nodes, otherwise us-east-1)."""
     endpoint_url: str | None = None
     """Base URL of an alternative endpoint for all AWS services."""
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect aws`: paths or bucket addresses."""
 
 
 class Gcp(Section):
     """Queries to Google Cloud, with application default credentials."""
 
-    regions: list[str] = []
+    regions: Strings = []
     """Regions whose prices are kept (default: all)."""
     endpoint: str | None = None
     """`host:port` of an alternative Cloud Billing endpoint."""
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect gcp`: paths or bucket addresses."""
     billing_table: str | None = None
     """BigQuery table of the detailed usage cost export: `project.dataset.table`."""
@@ -260,15 +261,15 @@ class Azure(Section):
     azure-identity finds.
     """
 
-    regions: list[str] = []
+    regions: Strings = []
     """Regions whose prices are kept (default: all)."""
-    subscriptions: list[str] = []
+    subscriptions: Strings = []
     """Subscriptions whose spot price history is queried."""
     retail_prices_url: str = "https://prices.azure.com/api/retail/prices"
     """URL of the retail prices."""
     management_url: str = "https://management.azure.com"
     """URL of Azure Resource Manager."""
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect azure`: paths or container URLs."""
     cost_scope: str | None = None
     """Scope of Cost Management queries, used without an export: `/subscriptions/<id>`, or a billing scope."""
@@ -288,7 +289,7 @@ class PriceLists(Section):
 class FocusSettings(Section):
     """FOCUS files of any provider."""
 
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect focus`: paths or bucket addresses."""
 
 
@@ -658,16 +659,16 @@ class Team(Section):
 
     name: Text
     """Team name in reports."""
-    namespaces: list[str] = []
+    namespaces: Strings = []
     """Namespaces, with `*` and `?`."""
-    clusters: list[str] = []
+    clusters: Strings = []
     """Clusters, with `*` and `?` (default: all)."""
     labels: LabelValues = {}
     """Label values of this team: `{ team = ["nlp", "vision"] }`."""
 
     cost_categories: LabelValues = {}
     """Values of AWS cost categories of this team, from the bill of the node: `{ Department = ["Research"] }`."""
-    api: list[str] = []
+    api: Strings = []
     """Projects, accounts, workspaces or keys of this team in bills for bought tokens, with `*` and `?`."""
 
     def _conflicts(self) -> Conflicts:
@@ -680,11 +681,11 @@ class WorkloadTypeRule(Section):
 
     type: Literal["training", "inference", "development", "batch", "other"]
     """Workload type."""
-    namespaces: list[str] = []
+    namespaces: Strings = []
     """Namespaces, with `*` and `?`."""
-    names: list[str] = []
+    names: Strings = []
     """Names of workloads or pods, with `*` and `?`."""
-    kinds: list[str] = []
+    kinds: Strings = []
     """Kinds of the topmost owner, such as `StatefulSet`."""
     labels: LabelValues = {}
     """Pod labels, at least one with one of these values: `{ app = ["vllm", "triton"] }`."""
@@ -706,7 +707,7 @@ class SharedCost(Section):
     """Split by GPU cost, evenly over the teams with GPU cost, or all to `owner`."""
     owner: OptionalText = None
     """Team that pays, with `split = "owner"`."""
-    namespaces: list[str] = []
+    namespaces: Strings = []
     """Namespaces whose cost is charged to other teams, with `*` and `?`."""
     provider: str | None = None
     """Provider of the bills, such as `aws` (default: all)."""
@@ -804,7 +805,7 @@ class FindingsSettings(Section):
 class SpotSettings(Section):
     """Facts for `gpucost whatif spot` that metrics do not contain."""
 
-    interruptible: list[str] = []
+    interruptible: Strings = []
     """Workloads that survive interruptions: training with checkpoints, serving with spare replicas. Globs of
     `Kind/name`, or of the name."""
 
@@ -873,9 +874,9 @@ class UnitSettings(Section):
 class Serving(Section):
     """Models with separate workloads for prompts and generation."""
 
-    prefill: list[str] = []
+    prefill: Strings = []
     """Globs of workloads that process prompts, `Kind/name` or names: `*-prefill`."""
-    decode: list[str] = []
+    decode: Strings = []
     """Globs of workloads that generate. `unit tokens` joins both of one model and namespace."""
 
     def _conflicts(self) -> Conflicts:
@@ -894,7 +895,7 @@ class Mlflow(Section):
     """Base URL of the server, without `/api/2.0`."""
     name: str | None = None
     """Name of this server in the store (default: its URL)."""
-    experiments: list[str] = []
+    experiments: Strings = []
     """Names of experiments, with `*` and `?` (default: all)."""
     epoch_metric: str = "epoch"
     """Metric whose value is the epoch's number."""
@@ -953,7 +954,7 @@ class Slurm(Section):
     charge_reservations: bool = False
     """Whether the idle time of a reservation is charged to its accounts, evenly. Otherwise reports show it as
     unallocated."""
-    in_kubernetes: list[str] = []
+    in_kubernetes: Strings = []
     """Globs of Slurm nodes that are also the Kubernetes pod or node of the same name, if metrics do not prove
     it."""
     late_days: int = Field(default=7, ge=0, le=400)
