@@ -21,6 +21,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from gpucost.errors import UsageError
 from gpucost.records import frozen_dataclass, keyed_dataclass, mixin_dataclass
 
+Function = Callable[..., Any]
+# Values of options by key, or of fields.
+Values = Mapping[str, Any]
 N = TypeVar("N", int, float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
@@ -254,7 +257,7 @@ def flag_of(name: str, option: Option) -> str:
 
 
 @cache
-def parameters(function: Callable[..., Any], group: str = "") -> tuple[Parameter, ...]:
+def parameters(function: Function, group: str = "") -> tuple[Parameter, ...]:
     """The options of a function or dataclass, in order, including fields of dataclass parameters."""
     found: list[Parameter] = []
     for each in _declared(function):
@@ -279,7 +282,7 @@ def options_in(kind: type) -> dict[str, Option]:
     return {field.name: field.option for field in parameters(kind)}
 
 
-def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _declared(function: Function) -> list[inspect.Parameter]:
     """The parameters with their types; return types may exist only for type checkers."""
     if isinstance(function, type):
         hints = get_type_hints(function, include_extras=True)
@@ -292,9 +295,7 @@ def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def arguments(
-    function: Callable[..., Any], values: Mapping[str, Any], **groups: Mapping[str, Any]
-) -> dict[str, Any]:
+def arguments(function: Function, values: Values, **groups: Values) -> dict[str, Any]:
     """The keyword arguments for a call of `function`.
 
     `values` are options by key; `groups` are fields of its dataclasses that are not options. None and False
@@ -319,9 +320,7 @@ def arguments(
     return found
 
 
-def by_key(
-    function: Callable[..., Any], command: str, words: Collection[Any], options: Mapping[str, Any]
-) -> dict[str, Any]:
+def by_key(function: Function, command: str, words: Collection[Any], options: Values) -> dict[str, Any]:
     """Arguments and options of a command by their Python names, as keys of its parameters.
 
     Raises UsageError for an unknown option, and for too many or too few arguments.

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from gpucost.cli.command import SUFFIXES, Call, Command, format_of, registered
 from gpucost.errors import UsageError
-from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
+from gpucost.options import (
+    WRITTEN,
+    LakeOption,
+    Option,
+    Parameter,
+    TargetOption,
+    Values,
+    arguments,
+    parameters,
+)
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
 _SHORT = "Output format."
@@ -39,7 +48,7 @@ def asking(words: str) -> Callable[[Command], Command]:
     function = question.function
 
     def decorate(run: Command) -> Command:
-        def answered(values: Mapping[str, Any], **places: Any) -> None:
+        def answered(values: Values, **places: Any) -> None:
             target = values["output"]
             places["format"] = values["format"] or _format_of(question, target)
             places["lake"] = values.get("lake")

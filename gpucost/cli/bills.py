@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error
 from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
+from gpucost.inputs import JsonObject
 from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
@@ -117,7 +118,7 @@ def chargeback(
         raise typer.Exit(1)
 
 
-def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
+def _record(call: Call, manifest: JsonObject, target: Path) -> None:
     """Record the seal in the store's log; a lake has no log."""
     from gpucost.publish.verify import digest_of
     from gpucost.store import log
@@ -145,7 +146,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
         call.note(f"note: the seal of {record.month} is not in the store's log: {error.message}")
 
 
-def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
+def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, JsonObject]:
     """The bundle of a month and its manifest. Raises GpucostError if it is missing or not sealed."""
     from gpucost.publish.chargeback import FILE, read
     from gpucost.publish.verify import is_whole
@@ -217,7 +218,7 @@ def _month(call: ChargebackCall | VerifyCall) -> tuple[str, Period, str]:
     return month, *chosen
 
 
-def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
+def _foreign(old: Path, previous: JsonObject | None) -> list[Path]:
     """Files that someone added to the old bundle; they stay."""
     from gpucost.publish.chargeback import FILE
 
@@ -229,7 +230,7 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     ]
 
 
-def _print_result(call: Call, manifest: dict[str, Any], target: Path) -> None:
+def _print_result(call: Call, manifest: JsonObject, target: Path) -> None:
     """Print the month's sums and the path of the index."""
     totals, currency = manifest["totals"], manifest["currency"]
     charged, free = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -29,10 +29,12 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.options import (
     WRITTEN,
     Everywhere,
+    Function,
     Option,
     Parameter,
     SpanOptions,
     TargetOption,
+    Values,
     arguments,
     parameters,
 )
@@ -241,7 +243,7 @@ def command(*, without: str = "") -> Callable[[Command], Command]:
     """
 
     def decorate(function: Command) -> Command:
-        def run(values: Mapping[str, Any], **call: Any) -> None:
+        def run(values: Values, **call: Any) -> None:
             function(**arguments(function, values, call=call))
 
         return registered(run, parameters(function), function, without=without)
@@ -250,7 +252,7 @@ def command(*, without: str = "") -> Callable[[Command], Command]:
 
 
 def registered(
-    run: Command, takes: Sequence[Parameter], described: Callable[..., Any], *, without: str = ""
+    run: Command, takes: Sequence[Parameter], described: Function, *, without: str = ""
 ) -> Command:
     """A command for typer with these options and the help text of `described`.
 

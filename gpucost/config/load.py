@@ -33,6 +33,9 @@ PATH_KEYS = frozenset(
 )  # fmt: skip
 
 Key = tuple[str | int, ...]
+Model = type[BaseModel]
+# Line of each key.
+Lines = dict[Key, int]
 _STORE: Key = ("store", "path")
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -48,7 +51,7 @@ class Settings:
 
     path: Path | None
     base: Path
-    values: dict[str, Any] = field(default_factory=dict)
+    values: inputs.JsonObject = field(default_factory=dict)
     origins: dict[Key, tuple[int, str]] = field(default_factory=dict)
 
     def set(self, key: Key, value: Any, origin: str, base: Path) -> None:
@@ -123,7 +126,7 @@ def as_toml(value: Any) -> str:
     )
 
 
-def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+def parse_file(path: Path) -> tuple[inputs.JsonObject, Lines]:
     """The values of a TOML file, and the line of each key. Raises ConfigError if it cannot be read."""
     try:
         text = inputs.text(path, inputs.SETTINGS)
@@ -137,10 +140,10 @@ def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
         ) from None
 
 
-def line_numbers(text: str) -> dict[Key, int]:
+def line_numbers(text: str) -> Lines:
     """The line of each key and table header, by key, without keys in inline tables; tomllib has no positions."""
-    lines: dict[Key, int] = {}
-    counts: dict[Key, int] = {}
+    lines: Lines = {}
+    counts: Lines = {}
     table: Key = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
@@ -155,7 +158,7 @@ def _split(name: str) -> Key:
     return tuple(double or single or bare for double, single, bare in _PART.findall(name))
 
 
-def _indexed(name: Key, counts: dict[Key, int], *, is_new: bool) -> Key:
+def _indexed(name: Key, counts: Lines, *, is_new: bool) -> Key:
     """The key of a table header, with the index of each array of tables in it."""
     key: Key = ()
     for position, part in enumerate(name):
@@ -323,12 +326,12 @@ def keys_at(loc: Key) -> list[str]:
     return list(dict.fromkeys(key.partition(".")[0] for key in below))
 
 
-def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+def fields_of(model: Model) -> dict[str, FieldInfo]:
     """The fields of a table by their keys in a file."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
-def all_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+def all_keys(model: Model, prefix: str = "") -> list[str]:
     """Every key of `model` by its dotted name."""
     keys = []
     for name, info in fields_of(model).items():
@@ -337,7 +340,7 @@ def all_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
-def section_of(annotation: Any) -> type[BaseModel] | None:
+def section_of(annotation: Any) -> Model | None:
     """The model inside an annotation such as `list[Team]` or `Tls | None`; None for plain values."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
