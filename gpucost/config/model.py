@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from gpucost.config.files import STORE_NAME
-from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, from_ms, local_days, local_midnight, to_ms
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -453,7 +453,7 @@ def instant_ms(moment: Moment, tz: ZoneInfo) -> int:
     return to_ms(moment if moment.tzinfo else moment.replace(tzinfo=tz))
 
 
-def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> list[tuple[int, int]]:
+def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: Span) -> list[Span]:
     """Intervals in which the cluster is declared off, [from, to) in milliseconds.
 
     Weekly hours extend from 40 days before `seen` to 400 days after.
