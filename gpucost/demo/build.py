@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
-
-from duckdb import DuckDBPyConnection
 
 from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
@@ -23,6 +22,9 @@ from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
 from gpucost.store.progress import load_runs, load_values
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from duckdb import DuckDBPyConnection
 
 from gpucost.collect.slurm.sacct import DELIMITER
 from gpucost.engine import run_stage
@@ -18,6 +18,9 @@ from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.store import bill_files
 from gpucost.store.metrics import ReadAnswer
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 FOLDER = Path(__file__).parent
 TABLES = ("samples", "work", "runs", "bill", "jobs", "slurm")
