@@ -201,9 +201,8 @@ def init(
             f"{target} already exists",
             "run gpucost init --force to overwrite it, or --config FILE to write another file",
         )
-    server = (
-        discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
-    )
+    near = filter(None, map(discover.probe, discover.candidates(os.environ)))
+    server = discover.probe(url.rstrip("/")) if url else next(near, None)
     if server and not url:
         url = server.url
     if not url:

@@ -296,7 +296,7 @@ class FocusSettings(Section):
 _WEEKDAY, _CLOCK = "(mon|tue|wed|thu|fri|sat|sun)", r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00"
 _HOURS = re.compile(rf"(?:{_WEEKDAY}(?:-{_WEEKDAY})? )?({_CLOCK})-({_CLOCK})", re.IGNORECASE)
 _SPAN = re.compile(r"[0-9]{1,4}[mh]")
-_EVER = (0, 9_223_372_036_854_775_807)
+_FOREVER_MS = 9_223_372_036_854_775_807
 # Weekly hours are expanded this far before and after the collected time.
 _BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
 
@@ -458,8 +458,8 @@ def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: Span) -> list[Span]:
 
     Weekly hours extend from 40 days before `seen` to 400 days after.
     """
-    off = [(_EVER[0], instant_ms(cluster.start, tz))] if cluster.start else []
-    off += [(instant_ms(cluster.until, tz), _EVER[1])] if cluster.until else []
+    off = [(0, instant_ms(cluster.start, tz))] if cluster.start else []
+    off += [(instant_ms(cluster.until, tz), _FOREVER_MS)] if cluster.until else []
     weekly = sorted(cluster.weekly(), key=lambda span: span[1])
     days = (
         list(local_days(Period(from_ms(seen[0]) - _BEFORE, from_ms(seen[1]) + _AFTER), tz)) if weekly else []

@@ -174,7 +174,7 @@ def read_commitments(
         {key: _covered(several, from_ms, to_ms) for key, several in by_key.items()},
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
         currencies.pop() if len(currencies) == 1 else None,
-        dict(_others(con, from_ms, to_ms, types, of_same_plan=of_same_plan)),
+        dict(_others(con, span | {"types": types, "of_same_plan": of_same_plan})),
     )
 
 
@@ -290,14 +290,11 @@ def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
     return Evidence(time / MS_PER_DAY, (until - period.start_ms) // MS_PER_HOUR)
 
 
-def _others(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str], *, of_same_plan: bool
-) -> Iterator[tuple[str, OtherUse]]:
+def _others(con: DuckDBPyConnection, params: Row) -> Iterator[tuple[str, OtherUse]]:
     """Other on-demand usage by provider."""
-    span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types, "of_same_plan": of_same_plan}
-    rows = con.execute(_OTHERS, span).fetchall()
+    rows = con.execute(_OTHERS, params).fetchall()
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():
         spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
         on_demand, plan = (total(round_money(row[column]) for row in several) for column in (2, 3))
         price = Price(round_money(on_demand / plan), "bill: other instances on demand, per money of plans")
-        yield provider, OtherUse(price, counted(spans, from_ms, to_ms))
+        yield provider, OtherUse(price, counted(spans, params["from_ms"], params["to_ms"]))
