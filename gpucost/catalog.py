@@ -39,6 +39,7 @@ COMPONENTS = {"catalog_components": "components.csv"}
 # Metrics of exporters: meaning, labels and units.
 ACTIVITY = "activity_metrics.csv"
 
+Facts = list[dict[str, str]]
 # The catalog's view; listing tables would take five times as long.
 _LOADED = "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = 'catalog_files'"
 # Read a file of pricing/ with these columns.
@@ -149,7 +150,7 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
     rows = facts(ACTIVITY)
     found: list[ActivityMetric] = []
 
-    def add(part: str, wanted: list[dict[str, str]], name: str = "", scale: float | None = None) -> None:
+    def add(part: str, wanted: Facts, name: str = "", scale: float | None = None) -> None:
         for row in wanted:
             is_set = scale is not None and row["metric"].lower() == name.lower()
             columns = {
@@ -188,13 +189,13 @@ def _patterns(counts: Callable[[str], bool]) -> str:
     return "|".join(dict.fromkeys(row["resource"] for row in facts("resources.csv") if counts(row["kind"])))
 
 
-def facts(name: str) -> list[dict[str, str]]:
+def facts(name: str) -> Facts:
     """The rows of a file in pricing/, as text."""
     return _rows(pricing_dir() / name)
 
 
 @cache
-def _rows(path: Path) -> list[dict[str, str]]:
+def _rows(path: Path) -> Facts:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, strict=True))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import SourceError
+from gpucost.records import frozen_dataclass
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -22,7 +22,7 @@ IN_CLUSTER = (
 )
 
 
-@dataclass(frozen=True)
+@frozen_dataclass
 class Server:
     """A server with Prometheus' HTTP API; `retention` as it reports it, None if it does not."""
 
@@ -41,11 +41,6 @@ def candidates(environ: Mapping[str, str]) -> list[str]:
     ]
     urls = [url.rstrip("/") if "://" in url else f"http://{url.rstrip('/')}" for url in named]
     return list(dict.fromkeys([*urls, LOCAL, *(IN_CLUSTER if "KUBERNETES_SERVICE_HOST" in environ else ())]))
-
-
-def first_server(urls: Iterable[str]) -> Server | None:
-    """The first of `urls` that answers like Prometheus, even if it requires a login."""
-    return next((server for url in urls if (server := probe(url))), None)
 
 
 def probe(url: str) -> Server | None:

@@ -75,8 +75,10 @@ class SetupCheck:
     fix: str | None = None
 
 
+Checks = Iterator[SetupCheck]
 # A check of a server, without its area (the server): subject, status, result and fix.
 Finding = tuple[str, Status, str, str | None]
+Findings = Iterator[Finding]
 
 # A daily collection is late after a day and a half.
 STALE_AFTER = timedelta(hours=36)
@@ -84,7 +86,7 @@ STALE_AFTER = timedelta(hours=36)
 REFRESHED = {"catalog": "gpucost collect prices", "spot_history": "gpucost collect spot"}
 
 
-def check_store(config: Config, now: datetime) -> Iterator[SetupCheck]:
+def check_store(config: Config, now: datetime) -> Checks:
     """Check that the store opens and that its data from each server is fresh."""
     store, path = Store.of(config), str(config.store)
     if not store.exists:
@@ -99,11 +101,11 @@ def check_store(config: Config, now: datetime) -> Iterator[SetupCheck]:
         "store", path, OK, f"opens; schema {info.schema_version}, {info.samples:,} activity samples"
     )
     has_slurm = any(source.kind == "slurm" for source in info.sources)
-    periods = {source.source: (source.start, source.end) for source in info.sources}
-    for source in [server.source for server in config.prometheus]:
-        if source in periods:
-            start, end = periods[source]
-            text, age = f"holds {iso(start)} to {iso(end)}", now - end
+    stored = {source.source: source for source in info.sources}
+    for server in config.prometheus:
+        source = server.source
+        if part := stored.get(source):
+            text, age = f"holds {iso(part.start)} to {iso(part.end)}", now - part.end
             if age > STALE_AFTER:
                 text += f", {age / timedelta(days=1):.1f} days old"
                 yield SetupCheck("store", source, WARN, text, "gpucost collect prometheus, daily")
@@ -115,7 +117,7 @@ def check_store(config: Config, now: datetime) -> Iterator[SetupCheck]:
             yield SetupCheck("store", source, WARN, "nothing collected yet", fix)
 
 
-def check_slurm(config: Config) -> Iterator[SetupCheck]:
+def check_slurm(config: Config) -> Checks:
     """Check that the Slurm under [slurm] answers and shows all users' jobs, if configured."""
     from gpucost.collect.slurm.live import Commands, slurm_of
     from gpucost.collect.slurm.sacct import sacct_command
@@ -144,7 +146,7 @@ def check_slurm(config: Config) -> Iterator[SetupCheck]:
     yield SetupCheck("slurm", "sacct with nodes and GPUs", OK, sacct_command(steps=True))
 
 
-def check_prices(config: Config, now: datetime) -> Iterator[SetupCheck]:
+def check_prices(config: Config, now: datetime) -> Checks:
     """Check the price book, that every node has a price, and the age of prices.
 
     This brings attribution up to date.
@@ -197,9 +199,7 @@ FROM (FROM node_prices QUALIFY row_number() OVER (PARTITION BY node_id ORDER BY 
 GROUP BY price_source HAVING min(price_as_of) IS NOT NULL ORDER BY ALL"""
 
 
-def _price_ages(
-    config: Config, ages: list[tuple[str, int, date, date]], now: datetime
-) -> Iterator[SetupCheck]:
+def _price_ages(config: Config, ages: list[tuple[str, int, date, date]], now: datetime) -> Checks:
     """Number of nodes and dates of prices for each source of the nodes' last prices."""
     for source, nodes, oldest, newest in ages:
         dates = f"price date {oldest}" if oldest == newest else f"price dates {oldest} to {newest}"
@@ -220,7 +220,7 @@ UNION SELECT source FROM loads WHERE kind = 'slurm'
 ORDER BY 1"""
 
 
-def check_clusters(config: Config) -> Iterator[SetupCheck]:
+def check_clusters(config: Config) -> Checks:
     """Cluster names in the settings that the store lacks: such settings have no effect."""
     store = Store.of(config)
     if not store.exists:
@@ -253,9 +253,7 @@ _MINUTE = timedelta(minutes=1)
 _UNREADABLE = (SourceError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-def check_server(
-    source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None
-) -> Iterator[SetupCheck]:
+def check_server(source: PrometheusSource, config: Config, now: datetime, ask: Ask | None = None) -> Checks:
     """Check `source`; without an answer, this is its only check.
 
     `ask` replaces the connection in tests.
@@ -271,7 +269,7 @@ def check_server(
         yield SetupCheck(source.source, source.url, FAIL, error.message, fix)
 
 
-def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Iterator[Finding]:
+def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -> Findings:
     answer = ask("query", {"query": "vector(1)"})
     version, retention = status(ask, "buildinfo", "version"), status(ask, "runtimeinfo", "storageRetention")
     about = "answers" + (f", version {version}" if version else "")
@@ -310,7 +308,7 @@ def _server(source: PrometheusSource, config: Config, now: datetime, ask: Ask) -
     yield from _activity(Seen(ask, looked_at(activity)), config)
 
 
-def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
+def _end(last: datetime, now: datetime, *, has_data: bool) -> Findings:
     if last == now:
         data = ", data until then" if has_data else ""
         yield "time", OK, f"checked at {iso(last)} and the day before{data}", None
@@ -322,7 +320,7 @@ def _end(last: datetime, now: datetime, *, has_data: bool) -> Iterator[Finding]:
     yield "time", FAIL if days > 1 else WARN, text, fix
 
 
-def _late_clusters(states: Mapping[str, datetime], config: Config) -> Iterator[Finding]:
+def _late_clusters(states: Mapping[str, datetime], config: Config) -> Findings:
     """Undeclared clusters that fell silent before others."""
     declared = {cluster.name for cluster in config.clusters}
     late = [
@@ -335,7 +333,7 @@ def _late_clusters(states: Mapping[str, datetime], config: Config) -> Iterator[F
         yield "clusters", WARN, "; ".join(late), fix
 
 
-def _clock(answer: Any) -> Iterator[Finding]:
+def _clock(answer: Any) -> Findings:
     """Check the server's clock by `answer`, from a query without a time."""
     try:
         skew = timedelta(seconds=float(answer["result"][0]["value"][0]) - time.time())
@@ -398,7 +396,7 @@ class Seen:
         return set(self._ask(f"label/{label}/values", {"match[]": selector, **self._range}) or ())
 
 
-def _partial(source: PrometheusSource, ask: Ask) -> Iterator[Finding]:
+def _partial(source: PrometheusSource, ask: Ask) -> Findings:
     """Check for missing stores (Thanos lists its stores with their last errors)."""
     try:
         stores = [store for kind in ask("stores", {}).values() for store in kind]
@@ -414,7 +412,7 @@ def _partial(source: PrometheusSource, ask: Ask) -> Iterator[Finding]:
         yield "partial_response", WARN, text, fix
 
 
-def _shards(ask: Ask, at: datetime, label: str) -> Iterator[Finding]:
+def _shards(ask: Ask, at: datetime, label: str) -> Findings:
     """Check that every shard of kube-state-metrics is scraped and that a missing one would show."""
     subject = "kube_state_metrics_total_shards"
 
@@ -442,7 +440,7 @@ def _where(cluster: str) -> str:
     return f" of cluster {cluster}" if cluster else ""
 
 
-def _states(seen: Seen, config: Config) -> Iterator[Finding]:
+def _states(seen: Seen, config: Config) -> Findings:
     """Check metrics of pods and nodes from kube-state-metrics and related exporters."""
     yield _requests(seen)
     if resources := seen.values(UNLISTED_REQUESTS, "resource"):
@@ -462,7 +460,7 @@ def _states(seen: Seen, config: Config) -> Iterator[Finding]:
         yield _any_label(ANNOTATIONS, seen.labels(ANNOTATIONS), FRACTIONS, (FAIL, text, FRACTIONS_FIX))
     yield from _node_labels(seen)
     yield from _team_labels(seen, config)
-    allowed = [*([config.team_labels.pod] if config.team_labels.pod else []), *TYPE_LABELS]
+    allowed = filter(None, (config.team_labels.pod, *TYPE_LABELS))
     fix = f"{KSM} --metric-labels-allowlist=pods=[{','.join(allowed)}]"
     lack = (WARN, "not labeled: derived from owners, names and images", fix)
     yield _any_label(
@@ -506,7 +504,7 @@ def _any_label(
     return (subject, OK, there, None) if there else (subject, *lack)
 
 
-def _node_labels(seen: Seen) -> Iterator[Finding]:
+def _node_labels(seen: Seen) -> Findings:
     labels = seen.labels(NODE_LABELS)
     if not any(label.startswith("label_") for label in labels):
         yield NODE_LABELS, FAIL, f"no node label is exported: {NODE_LABELS_LOST}", NODE_LABELS_FIX
@@ -517,7 +515,7 @@ def _node_labels(seen: Seen) -> Iterator[Finding]:
             yield _any_label(f"{NODE_LABELS}: {fact.name}", labels, fact.labels, lack)
 
 
-def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
+def _team_labels(seen: Seen, config: Config) -> Findings:
     """Check the labels of teams in the config.
 
     The namespace label `team` is optional if no label is configured.
@@ -537,7 +535,7 @@ def _team_labels(seen: Seen, config: Config) -> Iterator[Finding]:
                 yield metric, FAIL, text, f"{KSM} --metric-labels-allowlist={kind}s=[{name}]"
 
 
-def _activity(seen: Seen, config: Config) -> Iterator[Finding]:
+def _activity(seen: Seen, config: Config) -> Findings:
     metrics = activity_metrics(config.activity)
     devices = {
         each: labels
@@ -581,7 +579,7 @@ def examine(
     now: datetime,
     *,
     environ: Mapping[str, str] = os.environ,
-) -> Iterator[SetupCheck]:
+) -> Checks:
     """Run every check and yield each result. Raises nothing: a check that cannot run fails.
 
     A config that cannot be read ends the run, because all other checks depend on it.

@@ -9,7 +9,7 @@ import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -19,8 +19,11 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from gpucost.errors import UsageError
-from gpucost.records import frozen_dataclass
+from gpucost.records import frozen_dataclass, keyed_dataclass, mixin_dataclass
 
+Function = Callable[..., Any]
+# Values of options by key, or of fields.
+Values = Mapping[str, Any]
 N = TypeVar("N", int, float, Decimal)
 
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
@@ -76,7 +79,7 @@ def argument(metavar: str, help: str) -> Option:
     return Option(help, metavar, panel=ARGUMENTS, is_argument=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_dataclass
 class OptionGroup:
     """Options of a command; `explicit_options` names the fields that were set."""
 
@@ -86,21 +89,21 @@ class OptionGroup:
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class ClusterOption:
     """Clusters to select; empty means all."""
 
     clusters: Annotated[Names, only("cluster", "Cluster to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class TeamOption:
     """Teams to select; empty means all."""
 
     teams: Annotated[Names, only("team", "Team to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Selection(ClusterOption, TeamOption):
     """A part of the fleet; empty fields select everything.
 
@@ -110,7 +113,7 @@ class Selection(ClusterOption, TeamOption):
     namespaces: Annotated[Names, only("namespace", "Namespace to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class WorkloadSelection(Selection):
     """A part of the fleet, down to workloads and users."""
 
@@ -120,7 +123,7 @@ class WorkloadSelection(Selection):
     users: Annotated[Names, only("user", "Slurm user to include (repeatable; default: all).")] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class MonthOption:
     """A calendar month."""
 
@@ -130,7 +133,7 @@ class MonthOption:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class SpanOptions:
     """The time between two instants."""
 
@@ -148,7 +151,7 @@ class SpanOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class PeriodOptions(SpanOptions, MonthOption):
     """A period: a month, the time between two instants, or the last complete days."""
 
@@ -162,7 +165,7 @@ class PeriodOptions(SpanOptions, MonthOption):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class TargetOption:
     """The file to write an answer to."""
 
@@ -172,7 +175,7 @@ class TargetOption:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class LakeOption:
     """A lake of Parquet files to read from."""
 
@@ -186,7 +189,7 @@ class LakeOption:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Everywhere:
     """Options of every command."""
 
@@ -254,7 +257,7 @@ def flag_of(name: str, option: Option) -> str:
 
 
 @cache
-def parameters(function: Callable[..., Any], group: str = "") -> tuple[Parameter, ...]:
+def parameters(function: Function, group: str = "") -> tuple[Parameter, ...]:
     """The options of a function or dataclass, in order, including fields of dataclass parameters."""
     found: list[Parameter] = []
     for each in _declared(function):
@@ -279,7 +282,7 @@ def options_in(kind: type) -> dict[str, Option]:
     return {field.name: field.option for field in parameters(kind)}
 
 
-def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _declared(function: Function) -> list[inspect.Parameter]:
     """The parameters with their types; return types may exist only for type checkers."""
     if isinstance(function, type):
         hints = get_type_hints(function, include_extras=True)
@@ -292,9 +295,7 @@ def _declared(function: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def arguments(
-    function: Callable[..., Any], values: Mapping[str, Any], **groups: Mapping[str, Any]
-) -> dict[str, Any]:
+def arguments(function: Function, values: Values, **groups: Values) -> dict[str, Any]:
     """The keyword arguments for a call of `function`.
 
     `values` are options by key; `groups` are fields of its dataclasses that are not options. None and False
@@ -319,9 +320,7 @@ def arguments(
     return found
 
 
-def by_key(
-    function: Callable[..., Any], command: str, words: Collection[Any], options: Mapping[str, Any]
-) -> dict[str, Any]:
+def by_key(function: Function, command: str, words: Collection[Any], options: Values) -> dict[str, Any]:
     """Arguments and options of a command by their Python names, as keys of its parameters.
 
     Raises UsageError for an unknown option, and for too many or too few arguments.

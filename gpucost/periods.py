@@ -14,6 +14,7 @@ from gpucost.records import frozen_dataclass
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Span = tuple[int, int]  # [from, to) in milliseconds
 
 
@@ -39,6 +40,11 @@ class Period:
     def end_ms(self) -> int:
         """End (exclusive) in milliseconds since 1970-01-01T00:00Z."""
         return to_ms(self.end)
+
+    @property
+    def span(self) -> Span:
+        """Start and end (exclusive) in milliseconds since 1970-01-01T00:00Z."""
+        return self.start_ms, self.end_ms
 
     @property
     def bounds(self) -> dict[str, int]:

@@ -24,6 +24,12 @@ def keyed_dataclass(kind: type[T]) -> type[T]:
     return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def mixin_dataclass(kind: type[T]) -> type[T]:
+    """As `keyed_dataclass`, without slots: a class can have several bases of this kind."""
+    return dataclass(frozen=True, kw_only=True)(kind)
+
+
 def grouped(pairs: Iterable[tuple[K, T]]) -> defaultdict[K, list[T]]:
     """The values of each key, in order."""
     groups: defaultdict[K, list[T]] = defaultdict(list)

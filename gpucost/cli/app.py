@@ -29,7 +29,7 @@ class CommandTable(UserDict[str, Any]):
         command = super().__getitem__(name)
         if command is None:
             function = self._function(name)
-            program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            program = typer.Typer(add_completion=False, rich_markup_mode=None)
             program.command(name, cls=PanelCommand, hidden=name == DEFAULT)(function)
             command = self[name] = typer.main.get_command(program)
             for param in command.params:
@@ -233,12 +233,8 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Config file.", show_default=False)
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option("--store", metavar="FILE", help="Store file.", show_default=False)
-    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Config file.")] = None,
+    store: Annotated[Path | None, typer.Option(metavar="FILE", help="Store file.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only data and errors.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Print the time of each stage.")] = False,

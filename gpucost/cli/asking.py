@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from gpucost.cli.command import SUFFIXES, Call, format_of, registered
+from gpucost.cli.command import SUFFIXES, Call, Command, format_of, registered
 from gpucost.errors import UsageError
-from gpucost.options import WRITTEN, LakeOption, Option, Parameter, TargetOption, arguments, parameters
+from gpucost.options import (
+    WRITTEN,
+    LakeOption,
+    Option,
+    Parameter,
+    TargetOption,
+    Values,
+    arguments,
+    parameters,
+)
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
 
 _SHORT = "Output format."
@@ -24,7 +33,7 @@ _HELP = {
 Ask = partial[Any]
 
 
-def question_command(words: str) -> Callable[..., None]:
+def question_command(words: str) -> Command:
     """The command that answers a question."""
 
     def write(call: Call, ask: Ask) -> None:
@@ -33,13 +42,13 @@ def question_command(words: str) -> Callable[..., None]:
     return asking(words)(write)
 
 
-def asking(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def asking(words: str) -> Callable[[Command], Command]:
     """A command for the question `words`, called with the call, the function that answers, and its own options."""
     question = QUESTIONS[words]
     function = question.function
 
-    def decorate(run: Callable[..., None]) -> Callable[..., None]:
-        def answered(values: Mapping[str, Any], **places: Any) -> None:
+    def decorate(run: Command) -> Command:
+        def answered(values: Values, **places: Any) -> None:
             target = values["output"]
             places["format"] = values["format"] or _format_of(question, target)
             places["lake"] = values.get("lake")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,9 +15,11 @@ from gpucost.cli.command import Call, FocusVersion, RowsCall, command
 from gpucost.cli.output import print_error
 from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
+from gpucost.inputs import JsonObject
 from gpucost.options import LakeOption, MonthOption, Option
 from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
+from gpucost.records import mixin_dataclass
 from gpucost.render.formatting import figure_text
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     Run = Callable[[], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+OutOption = Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")]
+
+
+@mixin_dataclass
 class ChargebackCall(MonthOption, LakeOption, Call):
     """A command about the bundle of a month."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class VerifyCall(MonthOption, LakeOption, RowsCall):
     """A command about the bundle of a month, which answers in rows."""
 
@@ -43,7 +47,7 @@ class VerifyCall(MonthOption, LakeOption, RowsCall):
 @command()
 def chargeback(
     call: ChargebackCall,
-    out: Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")],
+    out: OutOption,
     collect: Annotated[bool, Option("First collect the month's missing metrics, bills and prices.")] = False,
     share_unallocated: Annotated[
         Sharing | None,
@@ -83,14 +87,7 @@ def chargeback(
     target = out.expanduser().resolve() / name
     previous = read(target)
     failed = collect_missing(call, name, period, now) if collect else 0
-    query = ChargebackQuery(
-        month=name,
-        period=period,
-        period_name=title,
-        now=now,
-        share_unallocated=share_unallocated,
-        focus_version=focus_version,
-    )
+    query = ChargebackQuery(name, period, title, now, share_unallocated, focus_version)
     with call.status() as show_progress:
         show_progress("attributing every GPU-hour")
         with replacing(target, lambda old: _foreign(old, previous), settings.file_mode) as folder:
@@ -121,7 +118,7 @@ def chargeback(
         raise typer.Exit(1)
 
 
-def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
+def _record(call: Call, manifest: JsonObject, target: Path) -> None:
     """Record the seal in the store's log; a lake has no log."""
     from gpucost.publish.verify import digest_of
     from gpucost.store import log
@@ -149,7 +146,7 @@ def _record(call: Call, manifest: dict[str, Any], target: Path) -> None:
         call.note(f"note: the seal of {record.month} is not in the store's log: {error.message}")
 
 
-def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, Any]]:
+def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, JsonObject]:
     """The bundle of a month and its manifest. Raises GpucostError if it is missing or not sealed."""
     from gpucost.publish.chargeback import FILE, read
     from gpucost.publish.verify import is_whole
@@ -168,10 +165,7 @@ def _sealed(call: VerifyCall, month: str, out: Path) -> tuple[Path, dict[str, An
 
 
 @command()
-def chargeback_verify(
-    call: VerifyCall,
-    out: Annotated[Path, Option("Directory of bundles; the month's bundle is DIR/YYYY-MM.", "DIR")],
-) -> None:
+def chargeback_verify(call: VerifyCall, out: OutOption) -> None:
     """Verify that a closed month's figures can be reproduced to the last digit, or list the inputs that changed.
 
     Compares the bundle's files with their digests, its seal with the store's log, and the current store, configuration,
@@ -224,7 +218,7 @@ def _month(call: ChargebackCall | VerifyCall) -> tuple[str, Period, str]:
     return month, *chosen
 
 
-def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
+def _foreign(old: Path, previous: JsonObject | None) -> list[Path]:
     """Files that someone added to the old bundle; they stay."""
     from gpucost.publish.chargeback import FILE
 
@@ -236,7 +230,7 @@ def _foreign(old: Path, previous: dict[str, Any] | None) -> list[Path]:
     ]
 
 
-def _print_result(call: Call, manifest: dict[str, Any], target: Path) -> None:
+def _print_result(call: Call, manifest: JsonObject, target: Path) -> None:
     """Print the month's sums and the path of the index."""
     totals, currency = manifest["totals"], manifest["currency"]
     charged, free = (

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,25 +29,27 @@ from gpucost.errors import GpucostError, UsageError
 from gpucost.options import (
     WRITTEN,
     Everywhere,
+    Function,
     Option,
     Parameter,
     SpanOptions,
     TargetOption,
+    Values,
     arguments,
     parameters,
 )
 from gpucost.questions.request import Client, Request
+from gpucost.records import mixin_dataclass
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from rich.progress import TaskID
 
     from gpucost.render.view import Answer
 
 
+Command = Callable[..., None]
 # Formats by file suffix.
 SUFFIXES = {
     ".md": "markdown",
@@ -97,7 +98,7 @@ def format_of(target: Path | None, formats: Collection[str]) -> str:
     return meant if meant in formats else "table"
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Call(Request):
     """One call of a command: its inputs and its output. Subclasses add options that several commands share."""
 
@@ -200,7 +201,7 @@ class Call(Request):
             self.note(f"{what} written to {self.target}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class TargetCall(TargetOption, Call):
     """A command whose answer can go into a file."""
 
@@ -215,34 +216,34 @@ RowFormatOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class RowsCall(TargetOption, Call):
     """A command that answers in rows."""
 
     format: RowFormatOption = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class BriefCall(Call):
     """A command that answers in a table or in JSON."""
 
     format: Annotated[BriefFormat, Option("Output format.", is_shown=True, panel=WRITTEN)] = "table"
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class SpanCall(SpanOptions, Call):
     """A command about the time between two instants."""
 
 
-def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(*, without: str = "") -> Callable[[Command], Command]:
     """Make a command of a function: its options are the parameters with an Option and the fields of dataclasses such as Call.
 
     --config, --store, --quiet, --verbose and --profile are added, except those in `without`; they can also precede the
     command's name.
     """
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        def run(values: Mapping[str, Any], **call: Any) -> None:
+    def decorate(function: Command) -> Command:
+        def run(values: Values, **call: Any) -> None:
             function(**arguments(function, values, call=call))
 
         return registered(run, parameters(function), function, without=without)
@@ -251,8 +252,8 @@ def command(*, without: str = "") -> Callable[[Callable[..., None]], Callable[..
 
 
 def registered(
-    run: Callable[..., None], takes: Sequence[Parameter], described: Callable[..., Any], *, without: str = ""
-) -> Callable[..., None]:
+    run: Command, takes: Sequence[Parameter], described: Function, *, without: str = ""
+) -> Command:
     """A command for typer with these options and the help text of `described`.
 
     It calls `run` with the values of the options by their keys, and the fields of a Call.

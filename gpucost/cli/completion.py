@@ -28,7 +28,7 @@ def stored(name: str) -> Callable[[typer.Context, str], list[str]]:
     """Complete a value from an attributed store, without waiting for a lock and without changes."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
-        del incomplete  # typer drops completions with another beginning
+        # typer drops completions with another beginning
         from gpucost.config.files import store_file
         from gpucost.store.connection import Store
         from gpucost.texts import visible

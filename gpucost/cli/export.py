@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from gpucost.disk import write_text
 from gpucost.errors import NoDataError, UsageError
 from gpucost.options import MonthOption, Option
 from gpucost.periods import Period, local_midnight, month_period, name_of
+from gpucost.records import mixin_dataclass
 
 if TYPE_CHECKING:
     from gpucost.publish.openmetrics import PeriodViews
@@ -94,7 +94,7 @@ def export_dashboard(call: TargetCall) -> None:
     call.deliver(dashboard(call.settings), "dashboard")
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class MonthCall(MonthOption, TargetCall):
     """A command for one month."""
 

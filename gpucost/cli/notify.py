@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from gpucost.cli.command import Call, command
@@ -10,13 +10,14 @@ from gpucost.cli.output import print_text
 from gpucost.errors import UsageError
 from gpucost.options import Option, PeriodOptions, TeamOption, count
 from gpucost.periods import previous_month
+from gpucost.records import mixin_dataclass
 from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.publish.notify import Message
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class NotifyCall(TeamOption, PeriodOptions, Call):
     """A command that sends the summary of a report."""
 

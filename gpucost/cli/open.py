@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 import webbrowser
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +13,12 @@ from gpucost.cli.command import TargetCall, command
 from gpucost.cli.output import made_folder, print_text
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.options import Names, Option, PeriodOptions, WorkloadSelection
+from gpucost.records import mixin_dataclass
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class PageCall(WorkloadSelection, PeriodOptions, TargetCall):
     """A command that makes a page."""
 

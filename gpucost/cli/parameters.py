@@ -31,9 +31,8 @@ def typer_parameter(option: Parameter) -> inspect.Parameter:
     if how.is_argument:
         declared = typer.Argument(metavar=metavar, show_default=False, **more)
     else:
-        flags = [option.flag, how.also] if how.also else [option.flag]
-        more["show_default"] = is_shown
-        declared = typer.Option(*flags, metavar=metavar, **more)
+        flags = filter(None, (option.flag, how.also))
+        declared = typer.Option(*flags, metavar=metavar, show_default=is_shown, **more)
     parameter = inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
     if is_shown or option.is_required:
         return parameter.replace(annotation=annotated[kind, declared])

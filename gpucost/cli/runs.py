@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,10 @@ import typer
 from gpucost.cli.command import Call
 from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
-from gpucost.periods import MS_PER_HOUR, parse_period
+from gpucost.periods import MS_PER_HOUR, Period, parse_period
 from gpucost.texts import bytes_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
     from gpucost.collect.base import CollectResult, ProgressState
     from gpucost.collect.bill.gcp import BigQueryTree
     from gpucost.collect.bill.load import BillProgress
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from gpucost.collect.prices import PriceResult
     from gpucost.collect.progress.mlflow import MlflowResult
     from gpucost.collect.spot import SpotResult
-    from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.store.charges import BillResult
 
 
@@ -136,16 +132,10 @@ def collect_list_prices(call: Call, providers: Sequence[str], regions: Sequence[
     with call.status() as show_progress:
         results = collect(call.settings, call.store, providers, regions, call.now, show_progress)
     for result in results:
-        _print_prices(call, result)
+        if not _print_trouble(call, result):
+            types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
+            call.say(f"{result.provider}: {result.prices:,} prices of {types}")
     return results
-
-
-def _print_prices(call: Call, result: PriceResult) -> None:
-    """Print a cloud's prices on stdout, or on stderr why it was skipped or failed."""
-    if _print_trouble(call, result):
-        return
-    types = f"{result.priced_types:,} instance types{_regions(result.regions)}"
-    call.say(f"{result.provider}: {result.prices:,} prices of {types}")
 
 
 def _print_trouble(call: Call, result: PriceResult | SpotResult) -> bool:
@@ -236,7 +226,7 @@ def check_sources(names: Sequence[str], existing: Collection[str]) -> None:
     """Raise UsageError for the name of an unknown server."""
     from gpucost.config.model import shown_url
 
-    for name in names or ():
+    for name in names:
         if name not in existing:
             raise UsageError(
                 f"server not found: {shown_url(name)}", f"--source takes one of: {', '.join(existing)}"
@@ -258,6 +248,7 @@ def run_bills(
     Raises UsageError without an export, GpucostError if one is invalid.
     """
     from gpucost.collect.bill.load import collect_bills
+    from gpucost.collect.bill.opening import BucketTree, LocalTree
 
     settings = call.settings
     if not paths and section not in settings.bill_sections:
@@ -275,9 +266,17 @@ def run_bills(
             show("bills", state.done, state.total, note)
 
         names = paths or getattr(settings, section).exports
-        trees = [*(tree_of(name, settings) for name in names), *answers]
+        trees: list[Tree] = [
+            BucketTree(name, settings) if "://" in name else LocalTree(Path(name).expanduser())
+            for name in names
+        ]
         run = collect_bills(
-            call.store, trees, provider, currency=settings.bills.currency, force=force, progress=progress
+            call.store,
+            [*trees, *answers],
+            provider,
+            currency=settings.bills.currency,
+            force=force,
+            progress=progress,
         )
     for result in run.results:
         call.say(_line(result))
@@ -288,15 +287,6 @@ def run_bills(
         print_error(error.message, error.fix)
     if run.errors:
         raise typer.Exit(1)
-
-
-def tree_of(name: str, settings: Config) -> Tree:
-    """The folder or bucket of a name. Raises UsageError if it is not found."""
-    from gpucost.collect.bill.opening import BucketTree, LocalTree
-
-    if "://" in name:
-        return BucketTree(name, settings)
-    return LocalTree(Path(name).expanduser())
 
 
 def queried_months(months: Sequence[str], now: datetime) -> list[str]:

@@ -22,14 +22,13 @@ from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
 from gpucost.cli.output import has_colors, made_folder, print_text, waiting, write_page
 from gpucost.errors import ConfigError, StoreError
 from gpucost.options import Option, argument
-from gpucost.periods import name_of
+from gpucost.periods import Period, name_of
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.texts import bytes_text, readable_json, visible
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.doctor import SetupCheck
-    from gpucost.periods import Period
 
 
 @command()
@@ -46,7 +45,7 @@ def config_show(call: RowsCall) -> None:
     from gpucost.config.files import places
     from gpucost.config.load import resolved
 
-    looked = ", ".join(str(place) for place in places(os.environ, Path.cwd()))
+    looked = ", ".join(map(str, places(os.environ, Path.cwd())))
     call.note(f"config file: {call.settings.path or f'none (searched: {looked}); gpucost init writes one'}")
     call.write_rows(("key", "value", "from"), resolved(call.settings))
 
@@ -202,9 +201,8 @@ def init(
             f"{target} already exists",
             "run gpucost init --force to overwrite it, or --config FILE to write another file",
         )
-    server = (
-        discover.probe(url.rstrip("/")) if url else discover.first_server(discover.candidates(os.environ))
-    )
+    near = filter(None, map(discover.probe, discover.candidates(os.environ)))
+    server = discover.probe(url.rstrip("/")) if url else next(near, None)
     if server and not url:
         url = server.url
     if not url:

@@ -9,12 +9,13 @@ from pathlib import Path
 from gpucost import inputs
 from gpucost.errors import ConfigError
 
+Environ = Mapping[str, str]
 FILE_NAME = "gpucost.toml"
 PREFIX = "GPUCOST_"
 STORE_NAME = "gpucost.duckdb"
 
 
-def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+def find(path: Path | None, environ: Environ, cwd: Path) -> Path | None:
     """The config file in use, absolute; None without one. Raises ConfigError if a named file is missing."""
     variable = f"{PREFIX}CONFIG"
     named = path or (Path(environ[variable]) if environ.get(variable) else None)
@@ -36,7 +37,7 @@ def find(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | Non
     return file
 
 
-def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
+def places(environ: Environ, cwd: Path) -> list[Path]:
     """Default locations of a config file, in order."""
     found = [cwd / FILE_NAME]
     with suppress(RuntimeError):  # a user without a home directory, as in many containers
@@ -45,7 +46,7 @@ def places(environ: Mapping[str, str], cwd: Path) -> list[Path]:
     return found
 
 
-def store_file(named: Path | None, config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def store_file(named: Path | None, config: Path | None, environ: Environ, cwd: Path) -> Path:
     """The store in use, by --store and --config, for a valid configuration.
 
     Raises ConfigError, OSError or ValueError if the config file cannot be read.

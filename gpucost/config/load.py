@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from gpucost import inputs
-from gpucost.config.files import PREFIX, find
+from gpucost.config.files import PREFIX, Environ, find
 from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
@@ -33,6 +33,9 @@ PATH_KEYS = frozenset(
 )  # fmt: skip
 
 Key = tuple[str | int, ...]
+Model = type[BaseModel]
+# Line of each key.
+Lines = dict[Key, int]
 _STORE: Key = ("store", "path")
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -48,7 +51,7 @@ class Settings:
 
     path: Path | None
     base: Path
-    values: dict[str, Any] = field(default_factory=dict)
+    values: inputs.JsonObject = field(default_factory=dict)
     origins: dict[Key, tuple[int, str]] = field(default_factory=dict)
 
     def set(self, key: Key, value: Any, origin: str, base: Path) -> None:
@@ -74,7 +77,7 @@ class Settings:
         return {dotted(key): self.origins[key][1] for key in keys}
 
 
-def read(path: Path | None, environ: Mapping[str, str], cwd: Path) -> Settings:
+def read(path: Path | None, environ: Environ, cwd: Path) -> Settings:
     """Settings from the config file, if there is one, overridden by the environment.
 
     Raises ConfigError if a named file is missing or invalid.
@@ -123,24 +126,24 @@ def as_toml(value: Any) -> str:
     )
 
 
-def parse_file(path: Path) -> tuple[dict[str, Any], dict[Key, int]]:
+def parse_file(path: Path) -> tuple[inputs.JsonObject, Lines]:
     """The values of a TOML file, and the line of each key. Raises ConfigError if it cannot be read."""
     try:
         text = inputs.text(path, inputs.SETTINGS)
         return inputs.toml(text), line_numbers(text)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"cannot read {path}: {reason}", "make it a readable UTF-8 text file") from None
+        failure = inputs.unreadable(path, error, "make it a readable UTF-8 text file")
+        raise ConfigError(failure.message, failure.fix) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}", "fix that line; strings need quotes, tables [brackets]"
         ) from None
 
 
-def line_numbers(text: str) -> dict[Key, int]:
+def line_numbers(text: str) -> Lines:
     """The line of each key and table header, by key, without keys in inline tables; tomllib has no positions."""
-    lines: dict[Key, int] = {}
-    counts: dict[Key, int] = {}
+    lines: Lines = {}
+    counts: Lines = {}
     table: Key = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
@@ -155,7 +158,7 @@ def _split(name: str) -> Key:
     return tuple(double or single or bare for double, single, bare in _PART.findall(name))
 
 
-def _indexed(name: Key, counts: dict[Key, int], *, is_new: bool) -> Key:
+def _indexed(name: Key, counts: Lines, *, is_new: bool) -> Key:
     """The key of a table header, with the index of each array of tables in it."""
     key: Key = ()
     for position, part in enumerate(name):
@@ -323,12 +326,12 @@ def keys_at(loc: Key) -> list[str]:
     return list(dict.fromkeys(key.partition(".")[0] for key in below))
 
 
-def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+def fields_of(model: Model) -> dict[str, FieldInfo]:
     """The fields of a table by their keys in a file."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
-def all_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+def all_keys(model: Model, prefix: str = "") -> list[str]:
     """Every key of `model` by its dotted name."""
     keys = []
     for name, info in fields_of(model).items():
@@ -337,7 +340,7 @@ def all_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
-def section_of(annotation: Any) -> type[BaseModel] | None:
+def section_of(annotation: Any) -> Model | None:
     """The model inside an annotation such as `list[Team]` or `Tls | None`; None for plain values."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
@@ -349,7 +352,7 @@ def load_config(
     path: Path | None = None,
     *,
     store: Path | None = None,
-    environ: Mapping[str, str] = os.environ,
+    environ: Environ = os.environ,
     cwd: Path | None = None,
 ) -> Config:
     """The configuration: option over environment over `./gpucost.toml` over the user's file over defaults.

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from gpucost.config.files import STORE_NAME
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, from_ms, local_days, local_midnight, to_ms
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -32,8 +32,14 @@ Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, Field(min_length=1)]
 OptionalCurrency = Annotated[str | None, Field(pattern=r"^[A-Z]{3}$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
+Strings = list[str]
 # A single string means a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+# Values of labels, by label.
+LabelValues = dict[str, list[str]]
+# Constraints between the keys of a table: error message to whether it is violated.
+Conflicts = dict[str, bool]
 
 
 class Section(BaseModel):
@@ -44,8 +50,8 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    def _conflicts(self) -> dict[str, bool]:
-        """Constraints between the table's keys: error message to whether it is violated."""
+    def _conflicts(self) -> Conflicts:
+        """Constraints between the table's keys."""
         return {}
 
     @model_validator(mode="after")
@@ -134,7 +140,7 @@ class Email(Section):
     465."""
     sender: str | None = None
     """Sender address."""
-    recipients: list[str] = []
+    recipients: Strings = []
     """Recipient addresses."""
     username: OptionalText = None
     """User name, if the server requires one."""
@@ -151,7 +157,7 @@ class Email(Section):
         "recipients", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com"
     )
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         has_password = self.password_file is not None or self.password_env is not None
         return {
             "a password needs username": has_password and self.username is None,
@@ -197,7 +203,7 @@ class Budget(Section):
     idle_cost_share: OptionalRatio = None
     """Maximum idle share of cost."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         targets = (self.efficiency, self.spot_ratio, self.idle_cost_share)
         return {
             "needs one of amount, efficiency, spot_ratio and idle_cost_share": {self.amount, *targets}
@@ -221,22 +227,22 @@ class Aws(Section):
 
     profile: str | None = None
     """AWS configuration profile (default: boto3's default)."""
-    regions: list[str] = []
+    regions: Strings = []
     """Regions to query (default: the regions of known GPU nodes, otherwise us-east-1)."""
     endpoint_url: str | None = None
     """Base URL of an alternative endpoint for all AWS services."""
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect aws`: paths or bucket addresses."""
 
 
 class Gcp(Section):
     """Queries to Google Cloud, with application default credentials."""
 
-    regions: list[str] = []
+    regions: Strings = []
     """Regions whose prices are kept (default: all)."""
     endpoint: str | None = None
     """`host:port` of an alternative Cloud Billing endpoint."""
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect gcp`: paths or bucket addresses."""
     billing_table: str | None = None
     """BigQuery table of the detailed usage cost export: `project.dataset.table`."""
@@ -255,15 +261,15 @@ class Azure(Section):
     azure-identity finds.
     """
 
-    regions: list[str] = []
+    regions: Strings = []
     """Regions whose prices are kept (default: all)."""
-    subscriptions: list[str] = []
+    subscriptions: Strings = []
     """Subscriptions whose spot price history is queried."""
     retail_prices_url: str = "https://prices.azure.com/api/retail/prices"
     """URL of the retail prices."""
     management_url: str = "https://management.azure.com"
     """URL of Azure Resource Manager."""
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect azure`: paths or container URLs."""
     cost_scope: str | None = None
     """Scope of Cost Management queries, used without an export: `/subscriptions/<id>`, or a billing scope."""
@@ -283,17 +289,16 @@ class PriceLists(Section):
 class FocusSettings(Section):
     """FOCUS files of any provider."""
 
-    exports: list[str] = []
+    exports: Strings = []
     """Billing exports for `gpucost collect focus`: paths or bucket addresses."""
 
 
 _WEEKDAY, _CLOCK = "(mon|tue|wed|thu|fri|sat|sun)", r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00"
 _HOURS = re.compile(rf"(?:{_WEEKDAY}(?:-{_WEEKDAY})? )?({_CLOCK})-({_CLOCK})", re.IGNORECASE)
 _SPAN = re.compile(r"[0-9]{1,4}[mh]")
-_EVER = (0, 9_223_372_036_854_775_807)
+_FOREVER_MS = 9_223_372_036_854_775_807
 # Weekly hours are expanded this far before and after the collected time.
 _BEFORE, _AFTER = timedelta(days=40), timedelta(days=400)
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def _read_moment(value: object) -> object:
@@ -374,8 +379,8 @@ def _week(text: str) -> tuple[frozenset[int], time, time]:
         raise ValueError(f"{text!r} begins at 24:00; write 00:00 of the next day")
     if start == end:
         raise ValueError(f"{text!r} is empty; a whole day is 00:00-24:00")
-    begin = _DAYS.index(first.lower()) if first else 0
-    count = (_DAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
+    begin = WEEKDAYS.index(first.lower()) if first else 0
+    count = (WEEKDAYS.index((last or first).lower()) - begin) % 7 + 1 if first else 7
     days = frozenset(day % 7 for day in range(begin, begin + count))
     return days, time.fromisoformat(start), time.fromisoformat(end.replace("24:", "00:"))
 
@@ -396,7 +401,7 @@ class ClusterHours(Section):
 
     _readable = every("hours", _week, "{}")
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {"needs one of from, until and hours": not (self.start or self.until or self.hours)}
 
     def weekly(self) -> list[tuple[frozenset[int], time, time]]:
@@ -448,13 +453,13 @@ def instant_ms(moment: Moment, tz: ZoneInfo) -> int:
     return to_ms(moment if moment.tzinfo else moment.replace(tzinfo=tz))
 
 
-def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: tuple[int, int]) -> list[tuple[int, int]]:
+def hours_off(cluster: ClusterHours, tz: ZoneInfo, seen: Span) -> list[Span]:
     """Intervals in which the cluster is declared off, [from, to) in milliseconds.
 
     Weekly hours extend from 40 days before `seen` to 400 days after.
     """
-    off = [(_EVER[0], instant_ms(cluster.start, tz))] if cluster.start else []
-    off += [(instant_ms(cluster.until, tz), _EVER[1])] if cluster.until else []
+    off = [(0, instant_ms(cluster.start, tz))] if cluster.start else []
+    off += [(instant_ms(cluster.until, tz), _FOREVER_MS)] if cluster.until else []
     weekly = sorted(cluster.weekly(), key=lambda span: span[1])
     days = (
         list(local_days(Period(from_ms(seen[0]) - _BEFORE, from_ms(seen[1]) + _AFTER), tz)) if weekly else []
@@ -496,7 +501,7 @@ class Discount(Section):
     effective_end: date | None = None
     """First local day without the discount (default: no limit)."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         start, end = self.effective_start, self.effective_end
         return {"effective_end should be after effective_start": bool(start and end and end <= start)}
 
@@ -555,7 +560,7 @@ class BasicAuth(Section):
     password_env: str | None = None
     """Environment variable with the password."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {
             "needs one of password_file and password_env": (self.password_file is None)
             == (self.password_env is None)
@@ -574,7 +579,7 @@ class Tls(Section):
     insecure_skip_verify: bool = False
     """Do not check the server's certificate."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {"key_file needs cert_file": bool(self.key_file and not self.cert_file)}
 
 
@@ -627,7 +632,7 @@ class PrometheusSource(Section):
         "{} carries a secret; name a variable in headers_env, or use bearer_token_file",
     )
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         logins = ("bearer_token_file", "bearer_token_env", "basic_auth")
         explicit = [name for name in logins if getattr(self, name) is not None]
         return {f"{' and '.join(explicit)} are set; keep one": len(explicit) > 1}
@@ -654,19 +659,19 @@ class Team(Section):
 
     name: Text
     """Team name in reports."""
-    namespaces: list[str] = []
+    namespaces: Strings = []
     """Namespaces, with `*` and `?`."""
-    clusters: list[str] = []
+    clusters: Strings = []
     """Clusters, with `*` and `?` (default: all)."""
-    labels: dict[str, list[str]] = {}
+    labels: LabelValues = {}
     """Label values of this team: `{ team = ["nlp", "vision"] }`."""
 
-    cost_categories: dict[str, list[str]] = {}
+    cost_categories: LabelValues = {}
     """Values of AWS cost categories of this team, from the bill of the node: `{ Department = ["Research"] }`."""
-    api: list[str] = []
+    api: Strings = []
     """Projects, accounts, workspaces or keys of this team in bills for bought tokens, with `*` and `?`."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         criteria = self.namespaces or self.labels or self.cost_categories or self.api
         return {"needs namespaces, labels, cost_categories or api": not criteria}
 
@@ -676,16 +681,16 @@ class WorkloadTypeRule(Section):
 
     type: Literal["training", "inference", "development", "batch", "other"]
     """Workload type."""
-    namespaces: list[str] = []
+    namespaces: Strings = []
     """Namespaces, with `*` and `?`."""
-    names: list[str] = []
+    names: Strings = []
     """Names of workloads or pods, with `*` and `?`."""
-    kinds: list[str] = []
+    kinds: Strings = []
     """Kinds of the topmost owner, such as `StatefulSet`."""
-    labels: dict[str, list[str]] = {}
+    labels: LabelValues = {}
     """Pod labels, at least one with one of these values: `{ app = ["vllm", "triton"] }`."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         matches = self.namespaces or self.names or self.kinds or self.labels
         return {"needs one of namespaces, names, kinds and labels": not matches}
 
@@ -702,12 +707,12 @@ class SharedCost(Section):
     """Split by GPU cost, evenly over the teams with GPU cost, or all to `owner`."""
     owner: OptionalText = None
     """Team that pays, with `split = "owner"`."""
-    namespaces: list[str] = []
+    namespaces: Strings = []
     """Namespaces whose cost is charged to other teams, with `*` and `?`."""
     provider: str | None = None
     """Provider of the bills, such as `aws` (default: all)."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         by_owner, of_namespaces = self.split == "owner", self.of == "namespaces"
         return {
             'split = "owner" needs owner': by_owner and self.owner is None,
@@ -800,7 +805,7 @@ class FindingsSettings(Section):
 class SpotSettings(Section):
     """Facts for `gpucost whatif spot` that metrics do not contain."""
 
-    interruptible: list[str] = []
+    interruptible: Strings = []
     """Workloads that survive interruptions: training with checkpoints, serving with spare replicas. Globs of
     `Kind/name`, or of the name."""
 
@@ -843,9 +848,9 @@ class UnitSettings(Section):
     """Cost of a prompt token relative to a generated token. Default: 0.25."""
     run_label: str | None = None
     """Label that distinguishes runs of one workload."""
-    match: dict[str, list[str]] = {}
+    match: LabelValues = {}
     """Label values of the series to count: `{ job = ["trainer"] }`."""
-    failure: dict[str, list[str]] = {}
+    failure: LabelValues = {}
     """Label values that mark failed work: `{ status = ["error"] }`."""
 
     _not_of_logs = every(
@@ -854,7 +859,7 @@ class UnitSettings(Section):
         "is reserved for work from files or MLflow; choose another name",
     )
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         is_epoch = self.unit == "epoch"
         return {
             "needs one of metric and query": (self.metric is None) == (self.query is None),
@@ -869,12 +874,12 @@ class UnitSettings(Section):
 class Serving(Section):
     """Models with separate workloads for prompts and generation."""
 
-    prefill: list[str] = []
+    prefill: Strings = []
     """Globs of workloads that process prompts, `Kind/name` or names: `*-prefill`."""
-    decode: list[str] = []
+    decode: Strings = []
     """Globs of workloads that generate. `unit tokens` joins both of one model and namespace."""
 
-    def _conflicts(self) -> dict[str, bool]:
+    def _conflicts(self) -> Conflicts:
         return {"prefill and decode need each other": bool(self.prefill) != bool(self.decode)}
 
 
@@ -890,7 +895,7 @@ class Mlflow(Section):
     """Base URL of the server, without `/api/2.0`."""
     name: str | None = None
     """Name of this server in the store (default: its URL)."""
-    experiments: list[str] = []
+    experiments: Strings = []
     """Names of experiments, with `*` and `?` (default: all)."""
     epoch_metric: str = "epoch"
     """Metric whose value is the epoch's number."""
@@ -949,7 +954,7 @@ class Slurm(Section):
     charge_reservations: bool = False
     """Whether the idle time of a reservation is charged to its accounts, evenly. Otherwise reports show it as
     unallocated."""
-    in_kubernetes: list[str] = []
+    in_kubernetes: Strings = []
     """Globs of Slurm nodes that are also the Kubernetes pod or node of the same name, if metrics do not prove
     it."""
     late_days: int = Field(default=7, ge=0, le=400)

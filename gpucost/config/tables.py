@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gpucost import inputs
-from gpucost.config.load import Key, fields_of, line_numbers, plain_words, section_of
+from gpucost.config.load import Key, Model, fields_of, line_numbers, plain_words, section_of
 from gpucost.errors import DataError
 from gpucost.suggest import did_you_mean
 
@@ -23,11 +23,11 @@ class TableFile(NamedTuple):
 
     path: Path | None
     text: str
-    kinds: Mapping[str, type[BaseModel]]
+    kinds: Mapping[str, Model]
     hint: str
 
     @classmethod
-    def read(cls, path: Path, kinds: Mapping[str, type[BaseModel]], hint: str) -> TableFile:
+    def read(cls, path: Path, kinds: Mapping[str, Model], hint: str) -> TableFile:
         """The file at a path. Raises DataError if it cannot be read."""
         try:
             return cls(path, inputs.text(path, inputs.SETTINGS), kinds, hint)
@@ -57,7 +57,7 @@ class TableFile(NamedTuple):
         place = f" in [[{loc[0]}]] {int(loc[1]) + 1}" if len(loc) > 1 else ""
         return DataError(f"{where}{place}: {message}", fix or self.hint)
 
-    def _wrong(self, model: type[BaseModel], error: ValidationError) -> DataError:
+    def _wrong(self, model: Model, error: ValidationError) -> DataError:
         """The first error; unknown keys before missing keys."""
         detail = min(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
         kind, loc = detail["type"], detail["loc"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -12,6 +14,7 @@ from gpucost.collect.prometheus.collector import thresholds
 from gpucost.collect.slurm.collector import import_files
 from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
+from gpucost.config.model import Config
 from gpucost.demo import fixture
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, previous_month
@@ -21,13 +24,7 @@ from gpucost.store.metrics import SampleWindow, load_window
 from gpucost.store.progress import load_runs, load_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-    from pathlib import Path
-
     from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"
@@ -162,7 +159,7 @@ def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[s
 def _load_samples(
     con: DuckDBPyConnection, files: DuckDBPyConnection, base_s: int, period: Period, config: Config
 ) -> None:
-    span = (period.start_ms, period.end_ms)
+    span = period.span
     run = runs.begin(con, "prometheus", SOURCE, span)
     idle = thresholds(config.activity, config.idle)
     answers = list(fixture.answers(files, base_s))
@@ -171,7 +168,7 @@ def _load_samples(
 
 
 def _load_work(con: DuckDBPyConnection, files: DuckDBPyConnection, base_s: int, period: Period) -> None:
-    span = (period.start_ms, period.end_ms)
+    span = period.span
     run = runs.begin(con, "progress", SOURCE, span)
     loaded = load_values(con, SOURCE, span, fixture.work(files, base_s, period, SOURCE))
     epochs = fixture.work(files, base_s, period, TRACKER)

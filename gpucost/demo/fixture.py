@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -13,17 +14,13 @@ import numpy as np
 
 from gpucost.collect.slurm.sacct import DELIMITER
 from gpucost.engine import run_stage
-from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, to_ms
 from gpucost.store import bill_files
 from gpucost.store.metrics import ReadAnswer
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duckdb import DuckDBPyConnection
-
-    from gpucost.periods import Period
 
 FOLDER = Path(__file__).parent
 TABLES = ("samples", "work", "runs", "bill", "jobs", "slurm")

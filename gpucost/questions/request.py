@@ -6,7 +6,7 @@ import atexit
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from gpucost.options import (
     WorkloadSelection,
 )
 from gpucost.periods import parse_period
+from gpucost.records import mixin_dataclass
 from gpucost.texts import concealed
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Client:
         yield lambda _: None
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class Request:
     """The input of a question. Files are read when first needed.
 
@@ -222,37 +223,37 @@ class Request:
             self.note(text)
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class MonthRequest(MonthOption, Request):
     """A question about a calendar month."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class SpanRequest(SpanOptions, Request):
     """A question about the time between two instants."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class PeriodRequest(PeriodOptions, Request):
     """A question about a period."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class ClusterRequest(ClusterOption, PeriodOptions, Request):
     """A question about a period and some clusters."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class SelectionRequest(WorkloadSelection, Request):
     """A question about a part of the fleet, down to workloads."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class FleetRequest(Selection, PeriodOptions, Request):
     """A question about a period and a part of the fleet."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class WorkloadRequest(WorkloadSelection, PeriodOptions, Request):
     """A question about a period and a part of the fleet, down to workloads."""
 

@@ -62,6 +62,9 @@ class Assumption:
     as_of: str | None = None
 
 
+Assumptions = tuple[Assumption, ...]
+
+
 def priced(name: str, price: Price, unit: str) -> Assumption:
     """A price as an assumption, with its source."""
     return Assumption(name, price.per_node_hour, unit, price.source, price.as_of)
@@ -115,14 +118,12 @@ class Rows:
     note: str | None = None
 
     @classmethod
-    def of(cls, title: str, columns: Texts, lines: Sequence[Line], note: str = "") -> tuple[Rows, ...]:
+    def of(cls, title: str, columns: Texts, lines: Sequence[Line], note: str = "") -> Tables:
         """A table of these lines; none without lines."""
         return (cls(title, columns, tuple(lines), note or None),) if lines else ()
 
     @classmethod
-    def top(
-        cls, title: str, columns: Texts, lines: Sequence[Line], more: str, note: str = ""
-    ) -> tuple[Rows, ...]:
+    def top(cls, title: str, columns: Texts, lines: Sequence[Line], more: str, note: str = "") -> Tables:
         """A table of the first 20 lines, with a note on how many `more` there are; none without lines."""
         hidden = len(lines) - _LINES_SHOWN
         return cls.of(
@@ -131,6 +132,9 @@ class Rows:
             lines[:_LINES_SHOWN],
             f"{note} {more.format(hidden) if hidden > 0 else ''}".strip(),
         )
+
+
+Tables = tuple[Rows, ...]
 
 
 @frozen_dataclass
@@ -143,12 +147,12 @@ class Answer:
     today: Position
     scenario: Position
     figures: dict[str, Any]
-    assumptions: tuple[Assumption, ...]
+    assumptions: Assumptions
     ranges: tuple[Range, ...] = ()
     break_even: Texts = ()
     time: Texts = ()
     findings: Texts = ()
-    tables: tuple[Rows, ...] = ()
+    tables: Tables = ()
 
     @property
     def saving(self) -> Decimal:

@@ -44,7 +44,7 @@ def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -
     prices = chain.from_iterable(node.prices for node in same.nodes)
     as_of = max((price.as_of for price in prices if price.as_of), default=None)
     price = round_money(cost / to_decimal(gpu_hours) * to_decimal(own_gpus))
-    return counted(spans, period.start_ms, period.end_ms), Price(price, "store: mean price paid", as_of)
+    return counted(spans, *period.span), Price(price, "store: mean price paid", as_of)
 
 
 def answer(

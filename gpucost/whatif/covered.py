@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from decimal import Decimal
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period
 from gpucost.periods import from_ms as at
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
 from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key
 from gpucost.whatif.curve import Curve, Evidence, counted
 from gpucost.whatif.flags import round_money, to_decimal, total
-from gpucost.whatif.fleet import Price
+from gpucost.whatif.fleet import Price, Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_DAY = 24 * MS_PER_HOUR
-Row = Mapping[str, Any]
 # Two billing periods: commitments of an older bill may be over.
-_LASTS = 62 * _DAY
+_LASTS = 62 * MS_PER_DAY
 
 
 NO_KEY: Key = ("", "", "")
@@ -165,7 +163,7 @@ def read_commitments(
     if until is None:
         return Existing(is_bill_loaded=False)
     types = [name.lower() for name in gpu_types]
-    rows = dicts(con.execute(_COVERED, span | {"day": _DAY, "hour": MS_PER_HOUR, "types": types}))
+    rows = dicts(con.execute(_COVERED, span | {"day": MS_PER_DAY, "hour": MS_PER_HOUR, "types": types}))
     by_commitment = grouped((row["id"], row) for row in rows if row["id"] is not None)
     by_key = grouped((tuple(row["key"] or NO_KEY), row) for row in rows)
     commitments = tuple(_commitment(name, several) for name, several in by_commitment.items())
@@ -176,7 +174,7 @@ def read_commitments(
         {key: _covered(several, from_ms, to_ms) for key, several in by_key.items()},
         f"{at(last - 1):%Y-%m}" if until < to_ms else None,
         currencies.pop() if len(currencies) == 1 else None,
-        dict(_others(con, from_ms, to_ms, types, of_same_plan=of_same_plan)),
+        dict(_others(con, span | {"types": types, "of_same_plan": of_same_plan})),
     )
 
 
@@ -234,7 +232,7 @@ def read_covers(con: DuckDBPyConnection, period: Period, currency: str) -> Commi
     """
     if not con.execute(_ANY_COMMITMENT).fetchall():
         return Commitments()
-    start, end = period.start_ms, period.end_ms
+    start, end = period.span
     existing = read_commitments(con, start, end, read_types(con), of_same_plan=True)
     span = {"from_ms": start, "to_ms": end, "lasts": _LASTS}
     means = {tuple(key): to_decimal(price) for *key, _, price in con.execute(_BILLED_NODES, span).fetchall()}
@@ -288,18 +286,15 @@ def read_collected(con: DuckDBPyConnection, from_ms: int, to_ms: int) -> tuple[i
 
 def read_evidence(con: DuckDBPyConnection, period: Period) -> Evidence:
     """The collected part of the period."""
-    time, until = read_collected(con, period.start_ms, period.end_ms)
-    return Evidence(time / _DAY, (until - period.start_ms) // MS_PER_HOUR)
+    time, until = read_collected(con, *period.span)
+    return Evidence(time / MS_PER_DAY, (until - period.start_ms) // MS_PER_HOUR)
 
 
-def _others(
-    con: DuckDBPyConnection, from_ms: int, to_ms: int, gpu_types: Sequence[str], *, of_same_plan: bool
-) -> Iterator[tuple[str, OtherUse]]:
+def _others(con: DuckDBPyConnection, params: Row) -> Iterator[tuple[str, OtherUse]]:
     """Other on-demand usage by provider."""
-    span = {"from_ms": from_ms, "to_ms": to_ms, "types": gpu_types, "of_same_plan": of_same_plan}
-    rows = con.execute(_OTHERS, span).fetchall()
+    rows = con.execute(_OTHERS, params).fetchall()
     for provider, several in grouped((row[0], row[1:]) for row in rows).items():
         spans = [(start, end, float(plan) * MS_PER_HOUR / (end - start)) for start, end, _, plan in several]
         on_demand, plan = (total(round_money(row[column]) for row in several) for column in (2, 3))
         price = Price(round_money(on_demand / plan), "bill: other instances on demand, per money of plans")
-        yield provider, OtherUse(price, counted(spans, from_ms, to_ms))
+        yield provider, OtherUse(price, counted(spans, params["from_ms"], params["to_ms"]))

@@ -11,18 +11,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_HOUR, Span
+from gpucost.options import Names
+from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
-from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
+from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
 from gpucost.whatif.flags import to_decimal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Activity
-    from gpucost.periods import Period
-    from gpucost.whatif.answer import Assumption
+    from gpucost.whatif.answer import Assumptions
 
 
 # Capacity that is paid whether its nodes are up and used or not.
@@ -49,7 +49,7 @@ class Price:
     is_stale: bool = False
 
 
-UNPRICED = Price(Decimal(0), "none")
+UNPRICED = Price(NOTHING, "none")
 
 
 @frozen_dataclass
@@ -151,6 +151,11 @@ class Pod:
         return self.cluster, self.namespace, self.workload
 
     @property
+    def span(self) -> Span:
+        """The time in which it holds its GPUs."""
+        return self.from_ms, self.to_ms
+
+    @property
     def length_ms(self) -> int:
         return self.to_ms - self.from_ms
 
@@ -203,7 +208,7 @@ class Costs:
 
     def of(self, owner: Workload | None) -> Decimal:
         """The cost of a workload; of None, of unallocated GPUs."""
-        return self.by_workload.get(owner, Decimal(0)) if owner else self.node_cost - self.cost
+        return self.by_workload.get(owner, NOTHING) if owner else self.node_cost - self.cost
 
 
 # Spans [from_ms, to_ms), in order, in which every GPU of a pod was measured idle.
@@ -265,10 +270,10 @@ Row = Mapping[str, Any]
 class Scope:
     """A part of the fleet; without names, all of it. Workloads are globs."""
 
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
+    teams: Names = ()
+    namespaces: Names = ()
+    workloads: Names = ()
+    clusters: Names = ()
 
     @property
     def is_narrowed(self) -> bool:
@@ -316,7 +321,7 @@ class Usage(NamedTuple):
     scope_name: str
     is_narrowed: bool = False
     times: int = 1
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: Assumptions = ()
     reported: Reported | None = None
     others: tuple[Pod, ...] = ()
     commitments: Commitments = NO_COMMITMENTS
@@ -332,17 +337,18 @@ def read_stored(con: DuckDBPyConnection, period: Period, scope: Scope, period_na
 
     Raises GpucostError without usage.
     """
-    filters: dict[str, tuple[str, ...]] = asdict(scope)
-    rows = read_usage(con, period.start_ms, period.end_ms, **filters)
+    filters: dict[str, Names] = asdict(scope)
+    start, end = period.span
+    rows = read_usage(con, start, end, **filters)
     if not rows.nodes:
-        raise nothing_used(con, period.start_ms, period.end_ms, period_name or str(period), **filters)
+        raise nothing_used(con, start, end, period_name or str(period), **filters)
     return Usage(
         fleet_of(rows.nodes, rows.prices, rows.pods),
         "",
         period_name,
         str(scope),
         scope.is_narrowed,
-        reported=Reported(*read_cost(con, period.start_ms, period.end_ms, **filters)),
+        reported=Reported(*read_cost(con, start, end, **filters)),
         others=fleet_of(rows.nodes, (), rows.others).pods,
     )
 

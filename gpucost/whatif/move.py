@@ -13,7 +13,7 @@ from gpucost.options import Names, Option, OptionGroup
 from gpucost.price.listing import ListedPrice, source_of
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Answer, Assumption, Position, Rows, priced, stated
-from gpucost.whatif.avoidable import NO_COMMITMENTS, Commitments
+from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
 from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
 from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
 from gpucost.whatif.fleet import Fleet, Node, Price
@@ -61,7 +61,7 @@ class Moving(OptionGroup):
         Option(
             "Data that moves there and back, in total.", "GB", is_shown=True, label="data", unit="GB in total"
         ),
-    ] = Decimal(0)
+    ] = NOTHING
     egress_price_per_gb: Annotated[
         Decimal | None, Option("Price of moving a GB.", label="egress", unit="money per GB")
     ] = None
@@ -158,6 +158,12 @@ def answer(
         f"Each start waits {moving.wait_minutes:g} min longer, {starts * moving.wait_hours:,.1f} h in total"
     )
     limit = f"Worth it: at most {_WORTH_PERCENT} % of the cost at the primary's spot price, and less than today's avoidable cost."
+    prices = (
+        priced(
+            f"primary spot price: {work.name}", work.primary, f"money per hour of {work.gpus:g} GPUs, spot"
+        )
+        for work in works
+    )
     worth = Assumption("worth it", _WORTH_PERCENT, "% of the primary's spot price", "default")
     return Answer(
         kind="move",
@@ -166,18 +172,12 @@ def answer(
         today=today,
         scenario=scenario,
         figures={"best": best},
-        assumptions=(use, worth, *stated(moving), *map(_primary, works)),
+        assumptions=(use, worth, *stated(moving), *prices),
         break_even=tuple(map(_break_even, cases)),
         time=(waiting, _INTERRUPTIONS) if starts else (),
         findings=(*_findings(cases), *findings),
         tables=Rows.top("places, cheapest first", _COLUMNS, lines, "And {} more places.", limit),
     )
-
-
-def _primary(work: Work) -> Assumption:
-    """The spot price in the place of the work."""
-    unit = f"money per hour of {work.gpus:g} GPUs, spot"
-    return priced(f"primary spot price: {work.name}", work.primary, unit)
 
 
 def _case(work: Work, moving: Moving, currency: str, share: float) -> _Case:
@@ -302,7 +302,7 @@ class Transfer(OptionGroup):
             unit="money per GB",
             source="default: one zone",
         ),
-    ] = Decimal(0)
+    ] = NOTHING
 
 
 def cache(transfer: Transfer, currency: str) -> Answer:

@@ -137,7 +137,7 @@ class Change:
 def today_held(usage: Usage, pods: Iterable[Pod]) -> list[Held]:
     """The GPUs that pods hold today."""
     nodes = usage.fleet.by_name
-    return [Held(nodes[pod.place], pod.gpus, pod.from_ms, pod.to_ms) for pod in pods]
+    return [Held(nodes[pod.place], pod.gpus, *pod.span) for pod in pods]
 
 
 def saved(usage: Usage, change: Change) -> Saved:
@@ -153,7 +153,7 @@ def saved(usage: Usage, change: Change) -> Saved:
     nodes, empty = usage.fleet.by_name, emptied(usage, change.pods)
     commitments = usage.commitments
     gone: dict[Any, list[Held]] = defaultdict(list)
-    spans = grouped((pod.place, (pod.from_ms, pod.to_ms)) for pod in change.pods if pod.place in empty)
+    spans = grouped((pod.place, pod.span) for pod in change.pods if pod.place in empty)
 
     def alike(node: Node) -> Any:
         """The commitments that cover the node, otherwise its kind."""

@@ -8,15 +8,25 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
-from gpucost.config.model import Config
+from gpucost.config.model import Config, Conflicts, Count, Section, Text
 from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
-from gpucost.whatif.answer import Answer, Assumption, Line, Position, Rows, Texts, stated, today_of
-from gpucost.whatif.avoidable import why_not
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Assumptions,
+    Line,
+    Position,
+    Rows,
+    Texts,
+    stated,
+    today_of,
+)
+from gpucost.whatif.avoidable import NOTHING, why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.curve import MONTH, Evidence, counted
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, round_money, to_decimal
@@ -40,43 +50,34 @@ _NOTE = "Each step is counted on the fleet that the steps before it left."
 
 
 _Amount = Annotated[Decimal, Field(gt=0, le=10**12, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=1)]
 _Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _FromZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Names = list[Annotated[str, Field(min_length=1)]]
+_Names = list[Text]
+_NONE: _Names = []
 
 
-class _Table(BaseModel):
-    """A table of the file: other keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Group(_Table):
+class Group(Section):
     """Workloads, described with `price_per_gpu_hour` or read from the store by the four filters.
 
     Each described pod runs for `hours` (None: the whole period).
     """
 
-    name: Annotated[str, Field(min_length=1)]
-    pods: Annotated[_Count, Field(le=100_000)] = 1
-    gpus_per_pod: _Count = 1
+    name: Text
+    pods: Annotated[Count, Field(le=100_000)] = 1
+    gpus_per_pod: Count = 1
     hours: _Above | None = None
     price_per_gpu_hour: _Amount | None = None
-    teams: _Names = []
-    namespaces: _Names = []
-    workloads: _Names = []
-    clusters: _Names = []
+    teams: _Names = _NONE
+    namespaces: _Names = _NONE
+    workloads: _Names = _NONE
+    clusters: _Names = _NONE
 
-    @model_validator(mode="after")
-    def _described_or_stored(self) -> Group:
+    def _conflicts(self) -> Conflicts:
         stored = self.model_fields_set & set(_FILTERS)
         described = self.model_fields_set - stored - {"name"}
-        if bool(stored) == bool(described) or (described and not self.price_per_gpu_hour):
-            raise ValueError(
-                f"{self.name} needs price_per_gpu_hour, or {', '.join(_FILTERS)} and no other key"
-            )
-        return self
+        is_wrong = bool(stored) == bool(described) or bool(described and not self.price_per_gpu_hour)
+        keys = ", ".join(_FILTERS)
+        return {f"{self.name} needs price_per_gpu_hour, or {keys} and no other key": is_wrong}
 
     @property
     def scope(self) -> Scope:
@@ -85,7 +86,7 @@ class Group(_Table):
 
     def described(self, context: Context) -> Usage:
         """Its pods, each on a node of its own; an interruption of one stops no other."""
-        start_ms, gpus, price = context.start_ms, self.gpus_per_pod, self.price_per_gpu_hour or Decimal(0)
+        start_ms, gpus, price = context.start_ms, self.gpus_per_pod, self.price_per_gpu_hour or NOTHING
         end_ms = start_ms + round((self.hours or context.hours) * MS_PER_HOUR)
         prices, workload = (Price(round_money(price * gpus), "plan"),), f"Deployment/{self.name}"
         names = [f"{self.name}/{number}" for number in range(self.pods)]
@@ -102,13 +103,13 @@ class Outcome(NamedTuple):
     """The fleet after a step, the cost of GPUs that it frees on nodes that stay, notes, and the numbers that it rests on."""
 
     fleet: Fleet
-    freed: Decimal = Decimal(0)
+    freed: Decimal = NOTHING
     time: Texts = ()
     findings: Texts = ()
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: Assumptions = ()
 
 
-class _Step(_Table):
+class _Step(Section):
     """A change to some groups."""
 
     change: str
@@ -119,7 +120,7 @@ class Share(_Step):
     """Several pods with one GPU each on one GPU, as `whatif share` packs pods of this activity."""
 
     change: Literal["share"] = "share"
-    ways: Annotated[_Count, Field(le=48)]
+    ways: Annotated[Count, Field(le=48)]
     utilization_percent: Annotated[_FromZero, Field(le=100)]
     margin_percent: _FromZero = 10.0
     headroom_percent: Annotated[_FromZero, Field(le=90)] = 20.0
@@ -235,7 +236,7 @@ class Reserve(_Step):
 
     change: Literal["reserve"] = "reserve"
     price_per_gpu_hour: _Amount
-    gpus: _Count | None = None
+    gpus: Count | None = None
     term_years: Literal[1, 3] = 1
 
 
@@ -243,7 +244,7 @@ Step = Share | Spot | Schedule | Reserve
 _STEPS: dict[str, type[Step]] = {kind.model_fields["change"].default: kind for kind in get_args(Step)}
 
 
-class Plan(_Table):
+class Plan(Section):
     """A plan as its file has it."""
 
     name: str = ""
@@ -288,7 +289,7 @@ class _PlanRun:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.fixed, self.obligation = Position(Decimal(0), context.currency), Decimal(0)
+        self.fixed, self.obligation = Position(NOTHING, context.currency), NOTHING
         self.usages: dict[str, Usage] = {}
         self.seen: set[Pod] = set()
         self.time: list[str] = []
@@ -343,7 +344,7 @@ class _PlanRun:
 
     def reserve(self, step: Reserve, label: str) -> None:
         """Pay a commitment in all hours, and the GPUs above it at their mean price on demand."""
-        context, today, pods = self.context, Position(Decimal(0), self.context.currency), list[Pod]()
+        context, today, pods = self.context, Position(NOTHING, self.context.currency), list[Pod]()
         for name in dict.fromkeys(step.groups):
             free = _committable(self.usages[name])
             today += _held(free)
@@ -352,7 +353,7 @@ class _PlanRun:
             why = "none of its GPUs are on demand and of a type without commitments in the bill"
             raise DataError(f"{label}: {why}", "leave out that step")
         end_ms = context.start_ms + round(context.hours * MS_PER_HOUR)
-        curve = counted(((pod.from_ms, pod.to_ms, pod.gpus) for pod in pods), context.start_ms, end_ms)
+        curve = counted(((*pod.span, pod.gpus) for pod in pods), context.start_ms, end_ms)
         price, mean = step.price_per_gpu_hour, today.cost / to_decimal(today.gpu_hours)
         gpus = step.gpus or context.evidence.safe_level(curve, float(price / mean))
         if not gpus:

@@ -12,7 +12,7 @@ from operator import add
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.whatif.answer import Answer, Assumption, Position, Range, Rows, Value, priced
+from gpucost.whatif.answer import Answer, Assumption, Assumptions, Position, Range, Rows, Value, priced
 from gpucost.whatif.avoidable import Key, is_own_machine
 from gpucost.whatif.covered import Existing
 from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, Evidence, counted
@@ -91,7 +91,7 @@ class Demand:
     existing: Existing
     evidence: Evidence
     today: Position
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: Assumptions = ()
 
 
 def uses_of(
@@ -123,7 +123,7 @@ def uses_of(
         list_price = offered.pop(ON_DEMAND, None)
         price = _mean_price(nodes) or list_price
         if price and price.per_node_hour and spans:
-            curve = counted(spans, period.start_ms, period.end_ms)
+            curve = counted(spans, *period.span)
             if key in existing.covered:
                 curve = curve.less(existing.covered[key].curve)
             uses.append(ReservedUse(name, nodes[0].gpus, price, curve, offered, provider, region))

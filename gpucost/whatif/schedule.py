@@ -12,10 +12,20 @@ from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
-from gpucost.periods import MS_PER_HOUR, Period, Span, intersect, local_days, merge, subtract, to_ms
+from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, intersect, local_days, merge, subtract, to_ms
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Rows, Texts, Value, stated, today_of
+from gpucost.whatif.answer import (
+    Answer,
+    Assumption,
+    Assumptions,
+    Rows,
+    Tables,
+    Texts,
+    Value,
+    stated,
+    today_of,
+)
 from gpucost.whatif.avoidable import staying_nodes, why_not
 from gpucost.whatif.cost import CostBlock, fleet_costs, position
 from gpucost.whatif.flags import (
@@ -34,7 +44,6 @@ MS_PER_MINUTE = 60_000
 # A released pod that comes back to a node that is up loads its image and weights.
 RESTART_MINUTES = START_MINUTES - PROVISION_MINUTES
 _RESTART_MS = round(RESTART_MINUTES * MS_PER_MINUTE)
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # Epoch hours in which workloads counted no requests. Other hours had requests, or were not counted.
 Quiet = Mapping[Workload, Collection[int]]
 
@@ -46,7 +55,7 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     """
     first, _, last = weekdays.lower().partition("-")
     try:
-        begin, end = _DAYS.index(first), _DAYS.index(last or first)
+        begin, end = WEEKDAYS.index(first), WEEKDAYS.index(last or first)
     except ValueError:
         raise UsageError(f"invalid --weekdays {weekdays!r}", "write a range of days: mon-fri") from None
     try:
@@ -62,7 +71,7 @@ def office_spans(hours: str, weekdays: str, period: Period, tz: ZoneInfo) -> tup
     wider = Period(period.start - timedelta(days=1), period.end)
     days = [day for day in local_days(wider, tz) if (day.weekday() - begin) % 7 <= (end - begin) % 7]
     spans = [(at(day, opens), at(day + night, closes)) for day in days]
-    return tuple(intersect(spans, [(period.start_ms, period.end_ms)]))
+    return tuple(intersect(spans, [period.span]))
 
 
 @frozen_dataclass
@@ -109,7 +118,7 @@ class ScheduleRules(OptionGroup):
 
     def held_spans(self, pod: Pod, idle: Iterable[Span]) -> list[Span]:
         """The spans in which the pod keeps its GPUs."""
-        spans: list[Span] = [(pod.from_ms, pod.to_ms)]
+        spans: list[Span] = [pod.span]
         if self.office is not None and not is_batch(pod):
             spans = intersect(spans, self.office)
         patience = self.patience_ms
@@ -134,7 +143,7 @@ class Piece:
 
 
 def _whole(pods: Iterable[Pod]) -> list[Piece]:
-    return [Piece(pod, pod.from_ms, pod.to_ms) for pod in pods]
+    return [Piece(pod, *pod.span) for pod in pods]
 
 
 _ROUNDING = 1e-6
@@ -229,7 +238,7 @@ def pieces(pods: Iterable[Pod], rules: ScheduleRules, idle: Idle, quiet: Quiet) 
         spans = rules.held_spans(pod, idle.get(pod.key, ()))
         if pod in needed:
             hours = [(hour * MS_PER_HOUR, (hour + 1) * MS_PER_HOUR) for hour in quiet.get(pod.owner, ())]
-            spans = merge([*spans, *subtract([(pod.from_ms, pod.to_ms)], hours)])
+            spans = merge([*spans, *subtract([pod.span], hours)])
         staying += [Piece(pod, begin, end) for begin, end in spans]
     return staying
 
@@ -319,7 +328,7 @@ def _busy_outside(pods: Iterable[Pod], office: Sequence[Span], idle: Idle) -> fl
     gpu_ms = 0.0
     for pod in pods:
         if not is_batch(pod):
-            closed = subtract([(pod.from_ms, pod.to_ms)], [*office, *idle.get(pod.key, ())])
+            closed = subtract([pod.span], [*office, *idle.get(pod.key, ())])
             gpu_ms += sum(end - begin for begin, end in closed) * pod.gpus
     return round(gpu_ms / MS_PER_HOUR, 6)
 
@@ -389,7 +398,7 @@ def why_it_stays(node: Node) -> str:
     return "in a capacity reservation, paid in any case; cancelling it would save its cost"
 
 
-def _assumptions(usage: Usage, rules: ScheduleRules) -> tuple[Assumption, ...]:
+def _assumptions(usage: Usage, rules: ScheduleRules) -> Assumptions:
     rows = [
         *stated(rules),
         Assumption("a released pod comes back in", RESTART_MINUTES, "minutes", START_SOURCE),
@@ -402,7 +411,7 @@ def _assumptions(usage: Usage, rules: ScheduleRules) -> tuple[Assumption, ...]:
     return *rows, Assumption("usage, idleness and prices", usage.period_name, "", "store")
 
 
-def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> tuple[Rows, ...]:
+def _tables(released: Mapping[str, float], several: Iterable[Wait]) -> Tables:
     waits = Counter(wait.pod.workload for wait in several)
     lines = [(name, max(0.0, round(hours, 2)), waits[name]) for name, hours in released.items()]
     lines = [line for line in lines if line[1] > 0 or line[2]]

@@ -16,7 +16,7 @@ from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Line, Rows, stated, today_of
+from gpucost.whatif.answer import Answer, Assumption, Line, Rows, Tables, stated, today_of
 from gpucost.whatif.avoidable import NOTHING, Held
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Pod, PodKey, Usage, Workload
@@ -139,7 +139,7 @@ class Sizing(Margins):
         With hourly measurements, its activity is a list over these epoch hours.
         """
         factor = self.margin / self.free if self.is_mig else self.margin
-        item = PackedPod(pod, level.high * factor, memory_mib * factor, pod.from_ms, pod.to_ms)
+        item = PackedPod(pod, level.high * factor, memory_mib * factor, *pod.span)
         if not level.hours or self.is_mig:
             return item
         highs = dict(level.hours)
@@ -338,7 +338,7 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
     )
 
 
-def _pods(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection[PodKey]) -> tuple[Rows, ...]:
+def _pods(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection[PodKey]) -> Tables:
     """Every pod with its result; pods of a workload with the same result are one line."""
     alike: dict[tuple[str, str, str], list[Level | None]] = defaultdict(list)
     for pod in usage.fleet.pods:

@@ -13,7 +13,7 @@ from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass
 from gpucost.whatif import flags
-from gpucost.whatif.answer import Answer, Assumption, Position, Value, priced, stated
+from gpucost.whatif.answer import Answer, Assumption, Assumptions, Position, Value, priced, stated
 from gpucost.whatif.cost import CostBlock, position
 from gpucost.whatif.curve import PricedNodes
 from gpucost.whatif.flags import DAYS, round_money, to_decimal
@@ -114,7 +114,7 @@ class Purchase:
     tokens: Tokens
     position: Position
     period: str
-    assumptions: tuple[Assumption, ...]
+    assumptions: Assumptions
 
     def answer(
         self, avoidable: Decimal, figures: dict[str, Value], findings: Sequence[str], **more: Any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from operator import itemgetter
@@ -24,6 +23,7 @@ from gpucost.questions.explain.costs import (
 )
 from gpucost.questions.explain.costs import explain_cost as explain
 from gpucost.questions.request import MonthRequest
+from gpucost.records import mixin_dataclass
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 
@@ -37,7 +37,7 @@ _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class ExplainRequest(MonthRequest):
     """A question about a month or a day of one team, namespace or workload."""
 

@@ -11,8 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from gpucost.config.model import Section, Text
 from gpucost.config.tables import TableFile
 from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
@@ -121,15 +122,13 @@ class _Unknown(Exception):
     """The rule cannot be checked; the message names the missing data."""
 
 
-class _Rule(BaseModel):
+class _Rule(Section):
     """A rule of the file; other keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, Field(min_length=1)]
+    name: Text
     kind: str
     severity: Literal["error", "warning"] = "error"
-    apart: Annotated[list[Annotated[str, Field(min_length=1)]], Field(alias="except")] = []
+    apart: list[Text] = Field([], alias="except")
 
     advice: ClassVar[str]
 
@@ -202,17 +201,15 @@ class IdleNotebooks(_Rule):
 
 
 Rule = OnDemand | IdleNotebooks
-_KINDS: dict[str, type[BaseModel]] = {
+_KINDS: dict[str, type[Section]] = {
     "spot_for_batch": OnDemand,
     "idle_notebooks": IdleNotebooks,
     "on_demand_training": OnDemand,
 }
 
 
-class PolicyRules(BaseModel):
+class PolicyRules(Section):
     """A file of rules."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rules: Annotated[list[Annotated[Rule, Field(discriminator="kind")]], Field(min_length=1)]
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from gpucost.options import Option, OptionGroup, argument
 from gpucost.price.onprem import Tco, TcoAnswer, TcoPart, node_cost, read_file, read_inputs
 from gpucost.questions.request import Request, with_notes
+from gpucost.records import keyed_dataclass
 from gpucost.render.view import Document, Table, column_of, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@keyed_dataclass
 class OwnNode(OptionGroup):
     """The costs of an own node, by the keys of its file, as texts."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,6 +12,7 @@ from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
 from gpucost.periods import Period, name_of, previous_month
 from gpucost.questions.request import Request
+from gpucost.records import mixin_dataclass
 from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.covered import read_covers
 from gpucost.whatif.fleet import Scope, Usage, read_stored
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class PatternSelection(Selection):
     """A part of the fleet, down to workloads, whose names may be patterns."""
 
@@ -38,7 +38,7 @@ class PatternSelection(Selection):
     ] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class PlanRequest(PeriodOptions, Request):
     """What-ifs over groups of workloads that a plan names. The period is the named one, or the last complete local month."""
 
@@ -93,7 +93,7 @@ class PlanRequest(PeriodOptions, Request):
         return usage._replace(fleet=fleet, currency=self.settings.currency, commitments=self.commitments)
 
 
-@dataclass(frozen=True, kw_only=True)
+@mixin_dataclass
 class WhatIfRequest(PatternSelection, PlanRequest):
     """A what-if about a part of the fleet, down to workloads, whose names may be patterns."""
 

@@ -8,22 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.price.listing import price_of_region
+from gpucost.price.listing import ListedPrice, price_of_region
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import share
-from gpucost.whatif.answer import Answer, Assumption, Line, Rows, old_prices, priced, stated
+from gpucost.whatif.answer import Answer, Assumption, Line, Rows, Tables, old_prices, priced, stated
 from gpucost.whatif.avoidable import Held
 from gpucost.whatif.flags import round_money, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
 from gpucost.whatif.gpu_specs import GpuSpecs
 from gpucost.whatif.packing import Change, emptied, today_held
-
-if TYPE_CHECKING:
-    from gpucost.price.listing import ListedPrice
 
 # purchase options by capacity type; reserved capacity is paid in any case
 PURCHASE = {"on_demand": "on_demand", "unknown": "on_demand", "spot": "spot", "flex_start": "flex_start"}
@@ -134,9 +131,9 @@ class Move:
         """
         offer, gpus = self.offer, self.gpus
         if offer.instance_type == node.instance_type or not is_empty:
-            return Held(node, gpus, pod.from_ms, pod.to_ms, stays=not is_empty)
+            return Held(node, gpus, *pod.span, stays=not is_empty)
         bought = replace(offer, name="", cluster=node.cluster, prices=offer.prices[-1:])
-        return Held(bought, gpus, pod.from_ms, pod.to_ms)
+        return Held(bought, gpus, *pod.span)
 
 
 def _least_gpus(load: Load, memory_mib: int, limits: Limits) -> int:
@@ -283,7 +280,7 @@ def answer(
     )
 
 
-def _table(moves: Sequence[Move]) -> tuple[Rows, ...]:
+def _table(moves: Sequence[Move]) -> Tables:
     """The moves with the largest savings first."""
     lines: list[Line] = [
         (

@@ -23,13 +23,14 @@ from gpucost.whatif.answer import (
     Position,
     Range,
     Rows,
+    Tables,
     Texts,
     old_prices,
     priced,
     stated,
     today_of,
 )
-from gpucost.whatif.avoidable import staying_nodes, why_paid
+from gpucost.whatif.avoidable import NOTHING, staying_nodes, why_paid
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, node_price, round_money, total
@@ -39,7 +40,7 @@ from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market, find_instance, read_price, read_rates
 from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
-from gpucost.whatif.spot.parts import ENDLESS, SpotPart, parts_of, savings_by_rate
+from gpucost.whatif.spot.parts import ENDLESS, SpotPart, SpotParts, parts_of, savings_by_rate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -79,7 +80,7 @@ def answer(question: SpotQuery) -> Answer:
     owned = [part for part in suited if part.owner]
     fixed = [part for part in owned if part.advice.suits == SAFE] or owned or suited
     parts = suited if usage.is_described else list(map(_judged, suited))
-    savings = dict.fromkeys(_ORDER, Decimal(0))
+    savings = dict.fromkeys(_ORDER, NOTHING)
     for part in parts:
         savings[part.advice.suits] += part.saving
     safe = [part for part in parts if part.advice.suits == SAFE]
@@ -109,7 +110,7 @@ def answer(question: SpotQuery) -> Answer:
     )
 
 
-def _rates(parts: Sequence[SpotPart], options: SpotOptions) -> tuple[dict[str, Any], Texts]:
+def _rates(parts: SpotParts, options: SpotOptions) -> tuple[dict[str, Any], Texts]:
     """The assumed rate, the break-even and Daly's interval of the work as figures, and sentences about them."""
     rate, low, high = (_mean(parts, f"rate.{end}") for end in ("per_hour", "low", "high"))
     gang = max(1, round(_mean(parts, "gang")))
@@ -137,7 +138,7 @@ def _rates(parts: Sequence[SpotPart], options: SpotOptions) -> tuple[dict[str, A
     return figures, texts if options.hits(gang) == 1 else (*texts, f"a gang of {gang} nodes stops {_STOPS}")
 
 
-def _ends(parts: Sequence[SpotPart], today: Position) -> tuple[tuple[Range, ...], list[str]]:
+def _ends(parts: SpotParts, today: Position) -> tuple[tuple[Range, ...], list[str]]:
     """The range of the cost, and how much longer the work that moves takes."""
     if not parts:
         return (), []
@@ -154,7 +155,7 @@ def _ends(parts: Sequence[SpotPart], today: Position) -> tuple[tuple[Range, ...]
     ), time
 
 
-def _findings(fixed: Sequence[SpotPart], safe: Sequence[SpotPart], stays: Mapping[str, int]) -> Iterator[str]:
+def _findings(fixed: SpotParts, safe: SpotParts, stays: Mapping[str, int]) -> Iterator[str]:
     """Reasons against the move, and the nodes that stay."""
     if total(part.there for part in fixed) >= total(part.today for part in fixed):
         yield "spot costs at least as much as on demand: it has no discount here"
@@ -163,7 +164,7 @@ def _findings(fixed: Sequence[SpotPart], safe: Sequence[SpotPart], stays: Mappin
     yield from staying_nodes(stays)
 
 
-def _shared(usage: Usage, moved: Moves, safe: Sequence[SpotPart]) -> Iterator[str]:
+def _shared(usage: Usage, moved: Moves, safe: SpotParts) -> Iterator[str]:
     """The nodes that pods leave, and other pods keep up."""
     going = {part.owner for part in safe}
     staying = {pod.place for pod in (*usage.fleet.pods, *usage.others) if pod.owner not in going}
@@ -198,7 +199,7 @@ def advised_to_stay(question: SpotQuery) -> set[Workload]:
     return owners - going
 
 
-def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[SpotPart]) -> str:
+def _old_prices(question: SpotQuery, moved: Moves, parts: SpotParts) -> str:
     """The old prices of nodes with work of these parts, for a title."""
     last = from_ms(max(item.node.to_ms for item in moved))
     at = datetime.now(UTC) if question.usage.is_described else last
@@ -210,7 +211,7 @@ def _old_prices(question: SpotQuery, moved: Moves, parts: Sequence[SpotPart]) ->
     return old_prices(dated, at.date(), question.config.prices.stale_after_days)
 
 
-def _starting_over(parts: Sequence[SpotPart]) -> Iterator[Assumption]:
+def _starting_over(parts: SpotParts) -> Iterator[Assumption]:
     """The work that an interruption costs workloads without checkpoints."""
     over = [part for part in parts if part.advice.starts_over]
     if over:
@@ -219,7 +220,7 @@ def _starting_over(parts: Sequence[SpotPart]) -> Iterator[Assumption]:
         yield Assumption(name, hours, "hours", "store, mean")
 
 
-def _workloads(parts: Iterable[SpotPart]) -> tuple[Rows, ...]:
+def _workloads(parts: Iterable[SpotPart]) -> Tables:
     """Work on nodes that could move, runs of one name together: work that suits spot first, then by cost."""
     alike: dict[tuple[str, str, Advice], list[SpotPart]] = defaultdict(list)
     for part in parts:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
+from gpucost.config.model import Config
 from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif.answer import Assumption
@@ -16,9 +17,6 @@ from gpucost.whatif.fleet import Node, Pod, Usage
 from gpucost.whatif.spot.formulas import Work
 from gpucost.whatif.spot.interruptions import Place, Rate
 from gpucost.whatif.spot.market import Market
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Config
 
 
 @frozen_dataclass

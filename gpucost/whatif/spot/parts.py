@@ -86,6 +86,9 @@ class SpotPart:
         return self.hours * (exact(work) * (1 + work.gang_rate * wait) - 1)
 
 
+SpotParts = Sequence[SpotPart]
+
+
 def parts_of(question: SpotQuery, moved: Moves) -> list[SpotPart]:
     """The parts of all workloads on nodes that can move, and unallocated time of the whole fleet.
 
@@ -119,7 +122,7 @@ def parts_of(question: SpotQuery, moved: Moves) -> list[SpotPart]:
 
 def gangs(fleet: Fleet) -> dict[Workload, int]:
     """The most nodes that each workload held at one moment; 1 for replicas, which do not need each other."""
-    spans = grouped(((pod.owner, pod.node), (pod.from_ms, pod.to_ms)) for pod in fleet.pods)
+    spans = grouped(((pod.owner, pod.node), pod.span) for pod in fleet.pods)
     held: dict[Workload, list[Span]] = defaultdict(list)
     for (owner, _), on_node in spans.items():
         held[owner] += merge(on_node)
@@ -134,7 +137,7 @@ def _run_hours(fleet: Fleet) -> dict[Workload, float]:
     }
 
 
-def savings_by_rate(parts: Sequence[SpotPart]) -> Rows:
+def savings_by_rate(parts: SpotParts) -> Rows:
     """The saving at five rates, with and without checkpoints; None if the work would never end."""
     today = total(part.today for part in parts)
     lines: list[Line] = []
