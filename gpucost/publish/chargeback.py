@@ -51,6 +51,7 @@ from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import ApiCost, Coverage, CoverageAnswer, ReportView, Row, Standing, Table
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
+from gpucost.whatif.flags import total
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -576,8 +577,8 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
     for team, of_team in rows.items():
         # a team without GPUs has a row of kind 'shared', or only one of bought tokens
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
-        charged = sum(map(charge, of_team), ZERO)
-        bought = sum((row.own_cost for row in of_team if row.api), ZERO)
+        charged = total(map(charge, of_team))
+        bought = total(row.own_cost for row in of_team if row.api)
         same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
@@ -597,7 +598,7 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
     totals = view.totals
     api_cost = view.totals_api.api_cost if view.totals_api else None
-    charged = sum((team.charge for team in teams), ZERO)
+    charged = total(team.charge for team in teams)
     names = ("unallocated_cost", "not_collected_cost", "node_cost", "capacity_gpu_hours")
     of_nodes: dict[str, Any] = {name: getattr(view.node_totals, name, None) for name in names}
     same = ("cost", "idle_cost", "estimated_cost", "allocated_gpu_hours", "efficiency", "spot_ratio")
@@ -621,9 +622,9 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
         return None
     billed = whole["billed"]
     effective = whole["effective"]
-    charged = sum((team.charge for team in teams), ZERO)
-    estimated = sum((team.estimated_cost for team in teams), ZERO)
-    shared = sum((team.shared_cost for team in teams), ZERO)
+    charged = total(team.charge for team in teams)
+    estimated = total(team.estimated_cost for team in teams)
+    shared = total(team.shared_cost for team in teams)
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
     other = sum((row.cost for row in attributed), -charged) + estimated + shared + bought
@@ -720,10 +721,11 @@ def _report(
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    _write_text(stem.with_name(f"{stem.name}.md"), view.page())
-    _write_text(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
-    _write_text(stem.with_name(f"{stem.name}.json"), view.json())
-    _write_lines(stem.with_name(f"{stem.name}.csv"), lines)
+    # the names of teams' files contain no dot
+    _write_text(stem.with_suffix(".md"), view.page())
+    _write_text(stem.with_suffix(".html"), html(view, blocks=blocks, pages=pages))
+    _write_text(stem.with_suffix(".json"), view.json())
+    _write_lines(stem.with_suffix(".csv"), lines)
 
 
 def _write_text(path: Path, text: str) -> None:

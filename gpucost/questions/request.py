@@ -92,7 +92,24 @@ class Request:
     @functools.cached_property
     def settings(self) -> Config:
         """The configuration in force. For a lake, its store replaces the configured one."""
-        return self._of_lake(self.lake) if self.lake else self.configured
+        if not self.lake:
+            return self.configured
+        from gpucost.lake.reading import open_store
+
+        folder = _ended.enter_context(disk.temporary())
+        period = self.explicit_period
+        with self.status() as show_progress:
+            store, notes = open_store(
+                self.configured,
+                self.lake,
+                folder,
+                period,
+                samples=self.with_samples,
+                show_progress=show_progress,
+            )
+        for text in notes:
+            self.note(f"note: {text}")
+        return self.configured.in_store(store.path)
 
     @functools.cached_property
     def store(self) -> Store:
@@ -100,19 +117,6 @@ class Request:
         from gpucost.store.connection import Store
 
         return Store.of(self.settings)
-
-    def _of_lake(self, url: str) -> Config:
-        from gpucost.lake.reading import open_store
-
-        folder = _ended.enter_context(disk.temporary())
-        period = self.explicit_period
-        with self.status() as show_progress:
-            store, notes = open_store(
-                self.configured, url, folder, period, samples=self.with_samples, show_progress=show_progress
-            )
-        for text in notes:
-            self.note(f"note: {text}")
-        return self.configured.in_store(store.path)
 
     @functools.cached_property
     def now(self) -> datetime:

@@ -68,14 +68,15 @@ def month_end_factors(costs: Mapping[date, float], weekdays: Mapping[int, float]
         end = day + timedelta(days=left + 1)
         before = [usual[near] for near in _week(end - timedelta(days=_LAST_DAYS + _WEEK)) if near in usual]
         after = [usual[near] for near in _week(end) if near in usual]
-        if min(len(before), len(after)) < _LEAST_DAYS_AROUND or not median(before) + median(after):
+        if min(len(before), len(after)) < _LEAST_DAYS_AROUND:
             continue
-        middle = (median(before) + median(after)) / 2
-        around = [abs(near - median(before)) for near in before] + [
-            abs(near - median(after)) for near in after
-        ]
+        early, late = median(before), median(after)
+        middle = (early + late) / 2
+        if not middle:
+            continue
+        around = [abs(near - early) for near in before] + [abs(near - late) for near in after]
         limit = _LEAST_SCORE * max(MAD_TO_SIGMA * median(around), _LEAST_SPREAD * middle)
-        above = [level - median(before), level - median(after)]
+        above = [level - early, level - late]
         ratios[left].append((level / middle, min(above) > limit or max(above) < -limit))
     return {
         left: median(ratio for ratio, _ in months)

@@ -55,7 +55,11 @@ def coverage(
     """
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices = _gap_notices(con, seen)
-    doubts = _processes(con, query)
+    doubts: list[Notice] = []
+    if column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
+        from gpucost.questions.report.processes import processes
+
+        doubts = processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
     stored = _stored_notices(con, query, list(parts))
     kinds = ("not_collected", "bridged", "partial", "off")
     by_kind: dict[str, Any] = {kind: [gap for gap in seen.gaps if gap.kind == kind] for kind in kinds}
@@ -87,14 +91,6 @@ def coverage(
             estimated_cost=totals.estimated_cost,
         )
     return found
-
-
-def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
-    if not column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
-        return []
-    from gpucost.questions.report.processes import processes
-
-    return processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
 
 
 def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:

@@ -192,7 +192,11 @@ def build(
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
-    workloads = _workloads(con, config, period, top) if top else []
+    workloads: list[dict[str, Any]] = []
+    if top:
+        load_activity(con, config.activity)
+        load_devices(con, period)
+        workloads = answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
     return Waste(
         by=by,
@@ -201,12 +205,6 @@ def build(
         totals=WasteTotals.of(whole),
         workloads=tuple(WorkloadWaste(**in_hours(row)) for row in workloads),
     )
-
-
-def _workloads(con: DuckDBPyConnection, config: Config, period: Period, top: int) -> list[dict[str, Any]]:
-    load_activity(con, config.activity)
-    load_devices(con, period)
-    return answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
 
 
 # The part of the period that contains each cell or day, by its from_ms.
@@ -288,8 +286,12 @@ def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
         WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
-    return sorted(rows, key=_most_expensive_first)
-
-
-def _most_expensive_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
-    return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket
+    return sorted(
+        rows,
+        key=lambda row: (
+            -row.cost,
+            -row.gpu_hours,
+            [(key is None, key or "") for key in row.keys.values()],
+            row.bucket,
+        ),
+    )
