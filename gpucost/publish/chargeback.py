@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
 
 ShowProgress = Callable[[str], None]
+Manifest = dict[str, Any]
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
 
 
@@ -252,7 +253,7 @@ _LINES = {
 }
 
 
-def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
+def to_markdown(manifest: Manifest, coverage: Coverage) -> str:
     """The index as Markdown; names cannot break out of their cells."""
     return (
         markdown_environment(reports_dir() / "chargeback")
@@ -261,7 +262,7 @@ def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
     )
 
 
-def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
+def to_html(manifest: Manifest, coverage: Coverage, blocks: Sequence[Block]) -> str:
     """The index as one self-contained page, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
     return (
@@ -271,7 +272,7 @@ def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block
     )
 
 
-def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
+def _context(manifest: Manifest, coverage: Coverage) -> dict[str, Any]:
     """The templates' input in addition to the manifest: the format of money, and tables by column."""
     currency = manifest["currency"]
     totals = manifest["totals"]
@@ -502,7 +503,7 @@ FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
 
 
-def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None) -> dict[str, Any]:
+def manifest_of(bundle: Bundle, config: Config, previous: Manifest | None) -> Manifest:
     """The manifest of `bundle`, without its list of files. `previous` is the manifest it replaces, if any.
 
     `replaces` are the differences from the previous manifest of a closed month. If its figures are the same, its own
@@ -534,7 +535,7 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
         seal=None,
         files=(),
     )
-    manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
+    manifest: Manifest = json.loads(to_json(index, "chargeback"))
     if query.is_over:
         manifest["seal"] = to_dict(
             seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.lines))
@@ -555,7 +556,7 @@ def figures_digest(manifest: Mapping[str, Any], ledger: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def read(folder: Path) -> dict[str, Any] | None:
+def read(folder: Path) -> Manifest | None:
     """The manifest of the bundle in `folder`; None if the directory does not exist.
 
     Raises GpucostError for a directory that is not a bundle: gpucost must not replace it.
@@ -642,7 +643,7 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, printed)
 
 
-def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:
+def _replaces(manifest: Manifest, previous: Manifest | None) -> Manifest | None:
     if previous is None or previous.get("currency") != manifest["currency"]:
         return None
     if all(previous.get(key) == manifest[key] for key in _FIGURES):
@@ -675,8 +676,8 @@ def _minus(after: float | None, before: float | None) -> float:
 
 
 def write(
-    bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mapping[str | None, Sequence[Block]]
-) -> dict[str, Any]:
+    bundle: Bundle, manifest: Manifest, folder: Path, blocks: Mapping[str | None, Sequence[Block]]
+) -> Manifest:
     """Write every file of `bundle` into `folder`, next to its FOCUS files; returns the manifest with their list.
 
     `blocks` are for the pages of teams; key None is for the page of all teams and the index.
@@ -699,7 +700,13 @@ def write(
             manifest, bundle.overview.coverage, [block for block in blocks[None] if not block.is_searched]
         ),
     )
-    manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            name = path.relative_to(folder).as_posix()
+            files.append(to_dict(File(name, len(content), sha256(content).hexdigest())))
+    manifest["files"] = files
     _write_text(folder / FILE, json_text(manifest))
     return manifest
 
@@ -736,11 +743,6 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
     # names from a cluster can contain halves of surrogate pairs, which are invalid in a file
     with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
-
-
-def _file(path: Path, folder: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    return to_dict(File(path.relative_to(folder).as_posix(), len(content), sha256(content).hexdigest()))
 
 
 _AT_FDCWD = -100

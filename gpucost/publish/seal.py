@@ -69,7 +69,7 @@ def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput
         )
         for name, value in sections.items()
     }
-    digests = {name: _digest(text) for name, text in texts.items() if text != "{}"}
+    digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text != "{}"}
     files = {"the price book": book_digest(config), "the file of exchange rates": fx_digest(config)}
     digests |= {name: digest for name, digest in files.items() if digest}
     return Seal(__version__, dict(algorithm), catalog_digest(), digests, inputs, figures)
@@ -106,7 +106,3 @@ def _numbers(seal: Mapping[str, Any]) -> str:
 
 def _rows(row: Mapping[str, Any] | None) -> str:
     return f"{row['rows']:,} rows" if row else "none"
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()

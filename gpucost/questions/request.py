@@ -16,6 +16,7 @@ from gpucost.errors import GpucostError
 from gpucost.options import (
     ClusterOption,
     MonthOption,
+    Names,
     PeriodOptions,
     Selection,
     SpanOptions,
@@ -209,7 +210,7 @@ class Request:
 
         return report(self.settings, self.store, self.query(**more))
 
-    def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
+    def gap_notes(self, clusters: Names = (), period: Period | None = None) -> tuple[str, ...]:
         """Notes on gaps of the period that are not accepted, one line each."""
         from gpucost.questions.report.coverage import missed
 
@@ -220,7 +221,7 @@ class Request:
             notes.append(f"note: and {len(notices) - _MOST_GAPS:,} more such gaps")
         return tuple(notes)
 
-    def note_gaps(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> None:
+    def note_gaps(self, clusters: Names = (), period: Period | None = None) -> None:
         """Report those notes."""
         for text in self.gap_notes(clusters, period):
             self.note(text)

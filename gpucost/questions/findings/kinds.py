@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.options import WorkloadSelection
+    from gpucost.options import Names, WorkloadSelection
     from gpucost.questions.report.query import Query
 
 # An hour of the day is idle if GPUs are idle for this share of it. Pauses under _SHORTEST hours stay on.
@@ -365,7 +365,7 @@ class Candidates:
             **{"subject": ", ".join(names)} | facts,
         )
 
-    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
+    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[str, Names, list[Row]]]:
         """Title, names and rows of workloads of a namespace, runs together: `Job/sweep-1` and `-2` as `Job/sweep-*`.
 
         If the pattern fits other workloads, too, the names for commands are those of the runs.
@@ -387,7 +387,7 @@ class Candidates:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
 
 
-def _names(rows: Iterable[Row]) -> tuple[str, ...]:
+def _names(rows: Iterable[Row]) -> Names:
     return tuple(sorted({row["workload"] for row in rows}))
 
 

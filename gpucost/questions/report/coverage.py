@@ -60,7 +60,10 @@ def coverage(
         from gpucost.questions.report.processes import processes
 
         doubts = processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
-    stored = _stored_notices(con, query, list(parts))
+    selection = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": list(parts)}
+    span = {"from": query.period.start_ms, "to": query.period.end_ms}
+    rows = answer_rows(con, PACKAGE, "60_warnings", span | selection)
+    stored = grouped((row.pop("part"), Notice(**row)) for row in rows)
     kinds = ("not_collected", "bridged", "partial", "off")
     by_kind: dict[str, Any] = {kind: [gap for gap in seen.gaps if gap.kind == kind] for kind in kinds}
     partial = _partial_notices(gap for gap in by_kind["partial"] if not gap.families)
@@ -227,10 +230,3 @@ def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
 
 def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
     return f"gpucost collect {source} --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
-
-
-def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
-    period = {"from": query.period.start_ms, "to": query.period.end_ms}
-    selection = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
-    rows = answer_rows(con, PACKAGE, "60_warnings", period | selection)
-    return grouped((row.pop("part"), Notice(**row)) for row in rows)

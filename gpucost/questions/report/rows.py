@@ -157,10 +157,26 @@ _AT_ONCE = 10_000
 
 def _row(sums: Mapping[str, Any], by: Sequence[str]) -> Row:
     kind = sums["kind"]
+    measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
+    measures = Measures(
+        hours(sums["allocated_gpu_ms"]),
+        hours(sums["active_gpu_ms"]),
+        hours(sums["idle_gpu_ms"]),
+        hours(sums["unmeasured_gpu_ms"]),
+        hours(sums["spot_gpu_ms"]),
+        sums["cost"],
+        sums["idle_cost"],
+        sums["spot_cost"],
+        sums["estimated_cost"],
+        spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
+        efficiency=ratio(sums["active_gpu_ms"], measured),
+        measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),
+        avg_utilization=ratio(sums["utilization_gpu_ms"], measured),
+    )
     return Row(
         kind=kind,
         keys={name: sums[name] for name in by},
-        measures=_measures(sums),
+        measures=measures,
         unallocated=Unallocated(
             hours(sums["unallocated_gpu_ms"]), hours(sums["unavailable_gpu_ms"]), sums["unallocated_cost"]
         )
@@ -247,25 +263,6 @@ def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tupl
     """The GPU models and capacity types with allocated GPU-hours that have no price."""
     answer = con.execute(_UNPRICED_GPUS, filters(query)).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
-
-
-def _measures(sums: Mapping[str, Any]) -> Measures:
-    measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
-    return Measures(
-        hours(sums["allocated_gpu_ms"]),
-        hours(sums["active_gpu_ms"]),
-        hours(sums["idle_gpu_ms"]),
-        hours(sums["unmeasured_gpu_ms"]),
-        hours(sums["spot_gpu_ms"]),
-        sums["cost"],
-        sums["idle_cost"],
-        sums["spot_cost"],
-        sums["estimated_cost"],
-        spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
-        efficiency=ratio(sums["active_gpu_ms"], measured),
-        measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),
-        avg_utilization=ratio(sums["utilization_gpu_ms"], measured),
-    )
 
 
 NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import TypedDict
 
 from gpucost.engine import dicts, run_stage
+from gpucost.options import Names
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.questions.report.rows import in_hours
 from gpucost.records import frozen_dataclass, grouped
@@ -93,11 +94,11 @@ class UnitQuery:
     config: Config
     period: Period
     period_name: str
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
+    teams: Names = ()
+    namespaces: Names = ()
+    workloads: Names = ()
+    clusters: Names = ()
+    users: Names = ()
 
     @property
     def filters(self) -> dict[str, list[str]]:
@@ -167,7 +168,7 @@ class UnitView:
     rows: list[Item]
     totals: Item
     sections: dict[str, Any] = field(default_factory=dict)
-    displayed_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    displayed_columns: dict[str, Names] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
 

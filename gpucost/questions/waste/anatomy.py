@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
+from gpucost.options import Names
 from gpucost.periods import Period, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
@@ -148,7 +149,7 @@ class Waste:
     ones.
     """
 
-    by: tuple[str, ...]
+    by: Names
     buckets: tuple[BucketWaste, ...]
     rows: tuple[WasteRow, ...]
     totals: WasteTotals
@@ -178,9 +179,7 @@ def _bucket(bucket: WasteBucket, row: WasteRow | None) -> BucketWaste:
     return BucketWaste(bucket.name, bucket.scope, bucket.is_waste, *figures)
 
 
-def build(
-    con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = (), top: int = 10
-) -> Waste:
+def build(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (), top: int = 10) -> Waste:
     """The buckets of the query's period and filters, by the dimensions `by`, and the most wasteful workloads.
 
     Works on a read-only connection; makes temporary tables. The peak in the period determines the need of a serving
@@ -252,7 +251,7 @@ _HAS_SERVICES = (
 _HAS_FINE = "SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)"
 
 
-def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = ()) -> None:
+def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: Names = ()) -> None:
     """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time.
 
     `by` are the dimensions that will be used.
@@ -281,7 +280,7 @@ FROM (
 )"""
 
 
-def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
+def _rows(con: DuckDBPyConnection, by: Names) -> list[WasteRow]:
     rows = [
         WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
