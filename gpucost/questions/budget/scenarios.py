@@ -184,15 +184,17 @@ def scenarios(uses: Sequence[Use], growth: tuple[str, Decimal] | None) -> list[S
             missing = tuple(use.name for use in uses if way not in use.prices)
             cost = owed = None
             if not missing:
-                nodes = [(use.most_nodes if years else use.nodes) * factor for use in uses]
-                if years:
-                    nodes = [count.to_integral_value(ROUND_CEILING) for count in nodes]
+                nodes = [_whole(use.most_nodes * factor) if years else use.nodes * factor for use in uses]
                 prices = [use.prices[way].per_node_hour for use in uses]
                 per_hour = sum(map(mul, prices, nodes), ZERO)
                 cost = (per_hour * HOURS_PER_MONTH).quantize(MICRO)
                 owed = (per_hour * HOURS_PER_YEAR * years).quantize(MICRO) if years else None
             rows.append(ScenarioRow(name, float(factor), way, cost, owed, missing))
     return rows
+
+
+def _whole(nodes: Decimal) -> Decimal:
+    return nodes.to_integral_value(ROUND_CEILING)
 
 
 def assumptions(uses: Sequence[Use], days: Sequence[date], growth: float | None) -> list[Assumption]:

@@ -160,12 +160,17 @@ class Findings(Shape):
         """These findings, and their sums."""
         savings = tuple(found for found in findings if not found.is_bound)
         bounds = tuple(found for found in findings if found.is_bound)
-        saving, freed, at_most = (
+        return cls(
+            period,
+            currency,
+            minimum,
             total(found.saving_per_month for found in savings),
             total(found.freed_capacity_per_month for found in savings),
             total(found.saving_per_month for found in bounds),
+            passed_over,
+            savings,
+            bounds,
         )
-        return cls(period, currency, minimum, saving, freed, at_most, passed_over, savings, bounds)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

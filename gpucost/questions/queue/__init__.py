@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Annotated, Any
 
 from gpucost.errors import GpucostError
@@ -148,10 +147,9 @@ _OF_SHARES = (
 
 def _time(name: str, title: str, weight: int = 0) -> ValueColumn:
     """A column for the seconds in `name`, in a suitable unit."""
-    read = attrgetter(name)
 
     def display(row: Any) -> str | None:
-        seconds: float | None = read(row)
+        seconds: float | None = getattr(row, name)
         if seconds is None:
             return None
         if seconds < 120:

@@ -174,11 +174,6 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
-def _bucket(bucket: WasteBucket, row: WasteRow | None) -> BucketWaste:
-    figures = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
-    return BucketWaste(bucket.name, bucket.scope, bucket.is_waste, *figures)
-
-
 def build(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (), top: int = 10) -> Waste:
     """The buckets of the query's period and filters, by the dimensions `by`, and the most wasteful workloads.
 
@@ -244,11 +239,6 @@ SELECT c.* FROM waste_cells AS c WHERE c.kind = 'allocated' AND NOT getvariable(
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
     ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('waste_has_fine')"""
-# Known before planning, so that DuckDB leaves the cells out.
-_HAS_SERVICES = (
-    "SET VARIABLE waste_has_services = (SELECT bool_or(workload_type = 'inference') FROM waste_pods)"
-)
-_HAS_FINE = "SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)"
 
 
 def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: Names = ()) -> None:
@@ -262,10 +252,13 @@ def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
     run_stage(con, PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
-    con.execute(_HAS_SERVICES)
+    # these variables are known before planning, so that DuckDB leaves the cells out
+    con.execute(
+        "SET VARIABLE waste_has_services = (SELECT bool_or(workload_type = 'inference') FROM waste_pods)"
+    )
     run_stage(con, PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
-    con.execute(_HAS_FINE)
+    con.execute("SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)")
     con.execute(_HELD_CELLS)
     run_stage(con, PACKAGE, "30_held")
     run_stage(con, PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
@@ -285,12 +278,8 @@ def _rows(con: DuckDBPyConnection, by: Names) -> list[WasteRow]:
         WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
-    return sorted(
-        rows,
-        key=lambda row: (
-            -row.cost,
-            -row.gpu_hours,
-            [(key is None, key or "") for key in row.keys.values()],
-            row.bucket,
-        ),
-    )
+    return sorted(rows, key=_most_expensive_first)
+
+
+def _most_expensive_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
+    return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket
