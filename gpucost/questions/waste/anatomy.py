@@ -174,6 +174,11 @@ class WasteAnswer(Shape):
     FLAT = ("period", "waste")
 
 
+def _bucket(bucket: WasteBucket, row: WasteRow | None) -> BucketWaste:
+    figures = (row.gpu_hours, row.cost) if row else (0.0, ZERO)
+    return BucketWaste(bucket.name, bucket.scope, bucket.is_waste, *figures)
+
+
 def build(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (), top: int = 10) -> Waste:
     """The buckets of the query's period and filters, by the dimensions `by`, and the most wasteful workloads.
 
