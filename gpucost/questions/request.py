@@ -210,7 +210,7 @@ class Request:
 
         return report(self.settings, self.store, self.query(**more))
 
-    def gap_notes(self, clusters: Names = (), period: Period | None = None) -> tuple[str, ...]:
+    def gap_notes(self, clusters: Names, period: Period | None = None) -> tuple[str, ...]:
         """Notes on gaps of the period that are not accepted, one line each."""
         from gpucost.questions.report.coverage import missed
 

@@ -537,7 +537,7 @@ class Items:
     """Actions in order of priority."""
 
     items: tuple[Item, ...]
-    title: str = ""
+    title: str
 
 
 Section = Table | Figures | Texts | Items

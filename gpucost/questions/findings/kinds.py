@@ -132,8 +132,8 @@ class Finding(Shape):
 class Freed:
     """The capacity that findings with cash would free: workloads, and empty nodes of some capacity types."""
 
-    owners: frozenset[Workload] = frozenset()
-    empty: frozenset[str] = frozenset()
+    owners: frozenset[Workload]
+    empty: frozenset[str]
 
 
 @frozen_dataclass

@@ -45,11 +45,7 @@ _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
 
 
 def cost_by(
-    rows: list[Row],
-    by: tuple[str, ...],
-    totals: Measures,
-    nodes: NodeTotals | None,
-    shared: Shared | None = None,
+    rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeTotals | None, shared: Shared | None
 ) -> Table:
     """The rows of the report. With `nodes`, adds unallocated and not collected rows; the total is the node cost.
 

@@ -162,8 +162,8 @@ class UnitView:
     query: UnitQuery
     rows: list[Item]
     totals: Item
-    sections: dict[str, Any] = field(default_factory=dict)
-    displayed_columns: dict[str, Names] = field(default_factory=dict)
+    sections: dict[str, Any]
+    displayed_columns: dict[str, Names]
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
 
