@@ -62,12 +62,11 @@ def inputs_of(con: DuckDBPyConnection, month: str, period: Period) -> tuple[Seal
 
 def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput, ...], figures: str) -> Seal:
     """The seal for these inputs and figures, with this program and configuration."""
-    sections = {name: getattr(config, name) for name in _SECTIONS}
     texts = {
-        f"[{name}]" if not isinstance(value, str) else f"the {name}": config.model_dump_json(
+        f"the {name}" if isinstance(getattr(config, name), str) else f"[{name}]": config.model_dump_json(
             include={name}, exclude={"prices": _FILES}, exclude_defaults=True
         )
-        for name, value in sections.items()
+        for name in _SECTIONS
     }
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text != "{}"}
     files = {"the price book": book_digest(config), "the file of exchange rates": fx_digest(config)}

@@ -52,11 +52,10 @@ def queue(
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()
-    sections = [*_of_kueue(found, cluster), *_of_jobs(waits, cluster), *_of_shares(shares, cluster)]
     return Document(
         title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
         currency=request.settings.currency,
-        sections=tuple(sections),
+        sections=(*_of_kueue(found, cluster), *_of_jobs(waits, cluster), *_of_shares(shares, cluster)),
         name="queue",
         data=Queues(period, found, waits or None, shares or None),
         flat=table(found or waits),

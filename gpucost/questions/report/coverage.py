@@ -121,10 +121,6 @@ class _Seen:
     due: datetime
     is_running: bool
 
-    @property
-    def missing(self) -> list[Gap]:
-        return [gap for gap in self.gaps if gap.kind == "not_collected"]
-
 
 def _seen(
     con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo, clusters: Sequence[str]
@@ -201,7 +197,8 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     ).fetchall()[0]
     accounted = column(con, _ACCOUNTED)
     notices: list[Notice] = []
-    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by):
+    missing = (gap for gap in seen.gaps if gap.kind == "not_collected" and not gap.accepted_by)
+    for alike in alike_gaps(missing):
         gap = alike[0]
         text = gap_text(alike)
         if seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER:
