@@ -51,6 +51,7 @@ from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import ApiCost, Coverage, CoverageAnswer, ReportView, Row, Standing, Table
 from gpucost.resources import reports_dir
 from gpucost.shapes import Shape
+from gpucost.whatif.flags import total
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from gpucost.store.connection import Store
 
 ShowProgress = Callable[[str], None]
+Manifest = dict[str, Any]
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud", "azure": "Azure", "focus": "FOCUS"}
 
 
@@ -251,7 +253,7 @@ _LINES = {
 }
 
 
-def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
+def to_markdown(manifest: Manifest, coverage: Coverage) -> str:
     """The index as Markdown; names cannot break out of their cells."""
     return (
         markdown_environment(reports_dir() / "chargeback")
@@ -260,7 +262,7 @@ def to_markdown(manifest: dict[str, Any], coverage: Coverage) -> str:
     )
 
 
-def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block]) -> str:
+def to_html(manifest: Manifest, coverage: Coverage, blocks: Sequence[Block]) -> str:
     """The index as one self-contained page, with `blocks` after its teams; names are escaped."""
     parts = [part(block, manifest["currency"]) for block in blocks]
     return (
@@ -270,7 +272,7 @@ def to_html(manifest: dict[str, Any], coverage: Coverage, blocks: Sequence[Block
     )
 
 
-def _context(manifest: dict[str, Any], coverage: Coverage) -> dict[str, Any]:
+def _context(manifest: Manifest, coverage: Coverage) -> dict[str, Any]:
     """The templates' input in addition to the manifest: the format of money, and tables by column."""
     currency = manifest["currency"]
     totals = manifest["totals"]
@@ -501,7 +503,7 @@ FILE = "index.json"
 _FIGURES = ("state", "teams", "totals")
 
 
-def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None) -> dict[str, Any]:
+def manifest_of(bundle: Bundle, config: Config, previous: Manifest | None) -> Manifest:
     """The manifest of `bundle`, without its list of files. `previous` is the manifest it replaces, if any.
 
     `replaces` are the differences from the previous manifest of a closed month. If its figures are the same, its own
@@ -533,7 +535,7 @@ def manifest_of(bundle: Bundle, config: Config, previous: dict[str, Any] | None)
         seal=None,
         files=(),
     )
-    manifest: dict[str, Any] = json.loads(to_json(index, "chargeback"))
+    manifest: Manifest = json.loads(to_json(index, "chargeback"))
     if query.is_over:
         manifest["seal"] = to_dict(
             seal.make(config, ALGORITHM, bundle.inputs, figures_digest(manifest, bundle.ledger.lines))
@@ -554,7 +556,7 @@ def figures_digest(manifest: Mapping[str, Any], ledger: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def read(folder: Path) -> dict[str, Any] | None:
+def read(folder: Path) -> Manifest | None:
     """The manifest of the bundle in `folder`; None if the directory does not exist.
 
     Raises GpucostError for a directory that is not a bundle: gpucost must not replace it.
@@ -576,8 +578,8 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
     for team, of_team in rows.items():
         # a team without GPUs has a row of kind 'shared', or only one of bought tokens
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
-        charged = sum(map(charge, of_team), ZERO)
-        bought = sum((row.own_cost for row in of_team if row.api), ZERO)
+        charged = total(map(charge, of_team))
+        bought = total(row.own_cost for row in of_team if row.api)
         same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
@@ -597,7 +599,7 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
     totals = view.totals
     api_cost = view.totals_api.api_cost if view.totals_api else None
-    charged = sum((team.charge for team in teams), ZERO)
+    charged = total(team.charge for team in teams)
     names = ("unallocated_cost", "not_collected_cost", "node_cost", "capacity_gpu_hours")
     of_nodes: dict[str, Any] = {name: getattr(view.node_totals, name, None) for name in names}
     same = ("cost", "idle_cost", "estimated_cost", "allocated_gpu_hours", "efficiency", "spot_ratio")
@@ -621,9 +623,9 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
         return None
     billed = whole["billed"]
     effective = whole["effective"]
-    charged = sum((team.charge for team in teams), ZERO)
-    estimated = sum((team.estimated_cost for team in teams), ZERO)
-    shared = sum((team.shared_cost for team in teams), ZERO)
+    charged = total(team.charge for team in teams)
+    estimated = total(team.estimated_cost for team in teams)
+    shared = total(team.shared_cost for team in teams)
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
     other = sum((row.cost for row in attributed), -charged) + estimated + shared + bought
@@ -641,7 +643,7 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     return InvoiceBridge(billed.cost, effective.cost, billed.rows, effective.difference, printed)
 
 
-def _replaces(manifest: dict[str, Any], previous: dict[str, Any] | None) -> dict[str, Any] | None:
+def _replaces(manifest: Manifest, previous: Manifest | None) -> Manifest | None:
     if previous is None or previous.get("currency") != manifest["currency"]:
         return None
     if all(previous.get(key) == manifest[key] for key in _FIGURES):
@@ -674,8 +676,8 @@ def _minus(after: float | None, before: float | None) -> float:
 
 
 def write(
-    bundle: Bundle, manifest: dict[str, Any], folder: Path, blocks: Mapping[str | None, Sequence[Block]]
-) -> dict[str, Any]:
+    bundle: Bundle, manifest: Manifest, folder: Path, blocks: Mapping[str | None, Sequence[Block]]
+) -> Manifest:
     """Write every file of `bundle` into `folder`, next to its FOCUS files; returns the manifest with their list.
 
     `blocks` are for the pages of teams; key None is for the page of all teams and the index.
@@ -698,7 +700,13 @@ def write(
             manifest, bundle.overview.coverage, [block for block in blocks[None] if not block.is_searched]
         ),
     )
-    manifest["files"] = [_file(path, folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            name = path.relative_to(folder).as_posix()
+            files.append(to_dict(File(name, len(content), sha256(content).hexdigest())))
+    manifest["files"] = files
     _write_text(folder / FILE, json_text(manifest))
     return manifest
 
@@ -720,10 +728,11 @@ def _report(
     blocks: Sequence[Block],
     pages: Mapping[str, str] | None = None,
 ) -> None:
-    _write_text(stem.with_name(f"{stem.name}.md"), view.page())
-    _write_text(stem.with_name(f"{stem.name}.html"), html(view, blocks=blocks, pages=pages))
-    _write_text(stem.with_name(f"{stem.name}.json"), view.json())
-    _write_lines(stem.with_name(f"{stem.name}.csv"), lines)
+    # the names of teams' files contain no dot
+    _write_text(stem.with_suffix(".md"), view.page())
+    _write_text(stem.with_suffix(".html"), html(view, blocks=blocks, pages=pages))
+    _write_text(stem.with_suffix(".json"), view.json())
+    _write_lines(stem.with_suffix(".csv"), lines)
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -734,11 +743,6 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
     # names from a cluster can contain halves of surrogate pairs, which are invalid in a file
     with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
-
-
-def _file(path: Path, folder: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    return to_dict(File(path.relative_to(folder).as_posix(), len(content), sha256(content).hexdigest()))
 
 
 _AT_FDCWD = -100

@@ -62,14 +62,13 @@ def inputs_of(con: DuckDBPyConnection, month: str, period: Period) -> tuple[Seal
 
 def make(config: Config, algorithm: Mapping[str, int], inputs: tuple[SealedInput, ...], figures: str) -> Seal:
     """The seal for these inputs and figures, with this program and configuration."""
-    sections = {name: getattr(config, name) for name in _SECTIONS}
     texts = {
-        f"[{name}]" if not isinstance(value, str) else f"the {name}": config.model_dump_json(
+        f"the {name}" if isinstance(getattr(config, name), str) else f"[{name}]": config.model_dump_json(
             include={name}, exclude={"prices": _FILES}, exclude_defaults=True
         )
-        for name, value in sections.items()
+        for name in _SECTIONS
     }
-    digests = {name: _digest(text) for name, text in texts.items() if text != "{}"}
+    digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text != "{}"}
     files = {"the price book": book_digest(config), "the file of exchange rates": fx_digest(config)}
     digests |= {name: digest for name, digest in files.items() if digest}
     return Seal(__version__, dict(algorithm), catalog_digest(), digests, inputs, figures)
@@ -106,7 +105,3 @@ def _numbers(seal: Mapping[str, Any]) -> str:
 
 def _rows(row: Mapping[str, Any] | None) -> str:
     return f"{row['rows']:,} rows" if row else "none"
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()

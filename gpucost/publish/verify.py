@@ -17,6 +17,7 @@ from gpucost.publish.chargeback import (
     FILE,
     ChargebackQuery,
     File,
+    Manifest,
     ShowProgress,
     figures_digest,
     manifest_of,
@@ -90,7 +91,7 @@ def verify(
     store: Store,
     query: ChargebackQuery,
     target: Path,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     show_progress: ShowProgress,
 ) -> Verification:
     """Make the figures of the sealed bundle in `target` again, in a temporary folder, and compare them."""
@@ -134,7 +135,7 @@ _NEEDED: dict[str, TypeAdapter[Any]] = {
 }
 
 
-def is_whole(manifest: dict[str, Any]) -> bool:
+def is_whole(manifest: Manifest) -> bool:
     """Whether a sealed manifest has all the data to reproduce and compare its figures."""
     try:
         figures_digest(manifest, ())
@@ -145,7 +146,7 @@ def is_whole(manifest: dict[str, Any]) -> bool:
     return True
 
 
-def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
+def altered(folder: Path, manifest: Manifest) -> list[str]:
     """The altered or missing files of a sealed bundle, including the manifest if its seal differs."""
     files = [
         entry["file"]
@@ -166,7 +167,7 @@ def altered(folder: Path, manifest: dict[str, Any]) -> list[str]:
 _FORMER_COLUMN = "estimated_api_cost"
 
 
-def figures_as_now(folder: Path, manifest: dict[str, Any]) -> str:
+def figures_as_now(folder: Path, manifest: Manifest) -> str:
     """The digest of an unaltered bundle's figures in today's CSV format, without the column removed since."""
     with (folder / "ledger.csv").open(encoding="utf-8", newline="") as ledger:
         header, *rows = [*csv.reader(ledger)] or [[]]

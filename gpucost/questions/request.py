@@ -16,6 +16,7 @@ from gpucost.errors import GpucostError
 from gpucost.options import (
     ClusterOption,
     MonthOption,
+    Names,
     PeriodOptions,
     Selection,
     SpanOptions,
@@ -93,7 +94,24 @@ class Request:
     @functools.cached_property
     def settings(self) -> Config:
         """The configuration in force. For a lake, its store replaces the configured one."""
-        return self._of_lake(self.lake) if self.lake else self.configured
+        if not self.lake:
+            return self.configured
+        from gpucost.lake.reading import open_store
+
+        folder = _ended.enter_context(disk.temporary())
+        period = self.explicit_period
+        with self.status() as show_progress:
+            store, notes = open_store(
+                self.configured,
+                self.lake,
+                folder,
+                period,
+                samples=self.with_samples,
+                show_progress=show_progress,
+            )
+        for text in notes:
+            self.note(f"note: {text}")
+        return self.configured.in_store(store.path)
 
     @functools.cached_property
     def store(self) -> Store:
@@ -101,19 +119,6 @@ class Request:
         from gpucost.store.connection import Store
 
         return Store.of(self.settings)
-
-    def _of_lake(self, url: str) -> Config:
-        from gpucost.lake.reading import open_store
-
-        folder = _ended.enter_context(disk.temporary())
-        period = self.explicit_period
-        with self.status() as show_progress:
-            store, notes = open_store(
-                self.configured, url, folder, period, samples=self.with_samples, show_progress=show_progress
-            )
-        for text in notes:
-            self.note(f"note: {text}")
-        return self.configured.in_store(store.path)
 
     @functools.cached_property
     def now(self) -> datetime:
@@ -206,7 +211,7 @@ class Request:
 
         return report(self.settings, self.store, self.query(**more))
 
-    def gap_notes(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> tuple[str, ...]:
+    def gap_notes(self, clusters: Names, period: Period | None = None) -> tuple[str, ...]:
         """Notes on gaps of the period that are not accepted, one line each."""
         from gpucost.questions.report.coverage import missed
 
@@ -217,7 +222,7 @@ class Request:
             notes.append(f"note: and {len(notices) - _MOST_GAPS:,} more such gaps")
         return tuple(notes)
 
-    def note_gaps(self, clusters: tuple[str, ...] = (), period: Period | None = None) -> None:
+    def note_gaps(self, clusters: Names = (), period: Period | None = None) -> None:
         """Report those notes."""
         for text in self.gap_notes(clusters, period):
             self.note(text)

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from gpucost.render.formatting import figure_text
-from gpucost.render.view import ZERO, Layer, Moment, Series, Stack, Step, Unit
+from gpucost.render.view import ZERO, Layer, Series, Stack, Step, Unit
 from gpucost.texts import shortened
 
 _MOST_LINES = 5
@@ -66,11 +66,20 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
     top = values[-1]
 
     def words(value: Decimal) -> str:
-        return _text(value, stack, currency)
+        return figure_text(value, stack.unit, currency, 2 if stack.unit == "money" else 1)
 
     def at_percent(share: float, text: str) -> dict[str, str]:
         return {"at": f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%", "text": text}
 
+    hints = []
+    for at, moment in enumerate(series.moments):
+        # the value first: a name in another writing direction would move the text after it
+        parts = [
+            f"{words(layer.values[at])} {shortened(layer.name, _LONGEST_IN_CHARTS)}"
+            for layer in stack.layers
+            if layer.values[at]
+        ]
+        hints.append("\n".join([moment.name, f"{words(stack.totals[at])} in total", *parts]))
     count = len(series.moments)
     # as many as fit on a phone; none so far right that it would leave the page
     labeled = ((at, (at + 0.5) / count) for at in range(0, count, -(-count // _MOST_LABELS[series.step])))
@@ -96,7 +105,7 @@ def columns(stack: Stack, series: Series, currency: str, *, before_sharing: bool
         "labels": [
             at_percent(place, series.moments[at].short) for at, place in labeled if place < _LAST_LABEL
         ],
-        "hints": [_hint(stack, moment, at, currency) for at, moment in enumerate(series.moments)],
+        "hints": hints,
         "titles": (series.step.capitalize(), *(layer.name for layer in layers)),
         "rows": [
             (moment.name, [(f"{layer.values[at]:f}", words(layer.values[at])) for layer in layers])
@@ -138,17 +147,3 @@ def _paths(stack: Stack, top: Decimal) -> list[str]:
 
 def _edge(value: Decimal, top: Decimal) -> int:
     return HEIGHT - round(float(value / top) * HEIGHT)
-
-
-def _hint(stack: Stack, moment: Moment, at: int, currency: str) -> str:
-    # the value first: a name in another writing direction would move the text after it
-    parts = [
-        f"{_text(layer.values[at], stack, currency)} {shortened(layer.name, _LONGEST_IN_CHARTS)}"
-        for layer in stack.layers
-        if layer.values[at]
-    ]
-    return "\n".join([moment.name, f"{_text(stack.totals[at], stack, currency)} in total", *parts])
-
-
-def _text(value: Decimal, stack: Stack, currency: str) -> str:
-    return figure_text(value, stack.unit, currency, 2 if stack.unit == "money" else 1)

@@ -40,17 +40,13 @@ def tables(answer: Any) -> dict[str, list[dict[str, Any]]]:
     texts = _TEXTS_OF_SCENARIOS if "scenario" in answer else _TEXTS
     found = {name: rows for name, rows in every.items() if _are_rows(rows) and (rows or name not in texts)}
     if str(answer.get("schema")).startswith("gpucost.report/"):  # as in its CSV: one column of cost adds up
-        found["rows"] = [_with_one_cost(row) for row in found["rows"]]
+        for row in found["rows"]:
+            row["cost"] += sum(row.pop(name, 0) for name in IN_COST)
     if "scenario" in answer and "today" in answer:
         return {"positions": [{"position": name, **answer[name]} for name in ("today", "scenario")], **found}
     if isinstance(figures := answer.get("figures"), dict):
         return {"figures": [{"figure": name, **values} for name, values in figures.items()], **found}
     return found or {"rows": [answer]}
-
-
-def _with_one_cost(row: dict[str, Any]) -> dict[str, Any]:
-    cost = row["cost"] + sum(row.pop(name, 0) for name in IN_COST)
-    return row | {"cost": cost}
 
 
 def _are_rows(value: Any) -> bool:

@@ -56,8 +56,8 @@ class Bar:
     label: str
     value: float | Decimal
     unit: Unit
-    note: str | None = None
-    kind: LayerKind = "named"
+    note: str | None
+    kind: LayerKind
 
 
 @frozen_dataclass

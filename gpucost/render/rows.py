@@ -37,7 +37,8 @@ FLAT = (RowFormat.csv, RowFormat.parquet)
 def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
     """The rows as text: in any format but Parquet."""
     if format is RowFormat.json:
-        return _json(columns, rows)
+        named = [dict(zip(columns, map(plain_value, row), strict=True)) for row in rows]
+        return readable_json(named, indent=2) + "\n"
     renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv}
     return renderers[format](list(map(as_text, columns)), rows)
 
@@ -108,13 +109,6 @@ def _csv(columns: Sequence[str], rows: Rows) -> str:
         for row in rows
     )
     return csv_text([map(harmless, columns), *cells])
-
-
-def _json(columns: Sequence[str], rows: Rows) -> str:
-    return (
-        readable_json([dict(zip(columns, map(plain_value, row), strict=True)) for row in rows], indent=2)
-        + "\n"
-    )
 
 
 def as_text(value: Any) -> str:

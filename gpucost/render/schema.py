@@ -17,6 +17,8 @@ from gpucost.periods import iso
 from gpucost.shapes import KEYS, PENDING, renamed
 from gpucost.texts import readable_json
 
+JsonSchema = dict[str, Any]
+
 
 class _Schemas(GenerateJsonSchema):
     """Money is a number, an instant ends with Z, an object has no other properties, and these need no titles."""
@@ -24,16 +26,16 @@ class _Schemas(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic asks so
         return False
 
-    def decimal_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002
+    def decimal_schema(self, schema: Any) -> JsonSchema:  # noqa: ARG002
         return {"type": "number"}
 
-    def datetime_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002
+    def datetime_schema(self, schema: Any) -> JsonSchema:  # noqa: ARG002
         return {"type": "string", "format": "date-time", "pattern": "Z$"}
 
-    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+    def dataclass_schema(self, schema: Any) -> JsonSchema:
         return super().dataclass_schema(schema) | {"additionalProperties": False}
 
-    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+    def typed_dict_schema(self, schema: Any) -> JsonSchema:
         return {"additionalProperties": False} | super().typed_dict_schema(schema)
 
 
@@ -101,7 +103,7 @@ def schema(name: str, shape: Any) -> str:
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
-def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+def _schema_of(adapter: TypeAdapter[Any]) -> JsonSchema:
     shape = adapter.json_schema(schema_generator=_Schemas)
     defs = shape.pop("$defs", {})
     for part in (shape, *defs.values()):
@@ -111,7 +113,7 @@ def _schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     return shape
 
 
-def _settle(whole: Any, defs: dict[str, Any]) -> None:
+def _settle(whole: Any, defs: JsonSchema) -> None:
     """Apply FLAT, HIDDEN and the names of Shape to a schema and its parts."""
     for part in whole.values() if isinstance(whole, dict) else whole:
         if isinstance(part, dict | list):
@@ -147,7 +149,7 @@ def _settle(whole: Any, defs: dict[str, Any]) -> None:
         del whole["dependentRequired"]
 
 
-def _used(shape: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+def _used(shape: JsonSchema, defs: JsonSchema) -> JsonSchema:
     """The definitions that a schema resolves to."""
     whole = json.dumps([shape, defs])
     used = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.records import frozen_dataclass, keyed_dataclass
 from gpucost.shapes import Shape, Summary
@@ -307,12 +308,12 @@ class Gap(Shape):
     start: datetime
     end: datetime
     hours: float
-    families: tuple[str, ...]
+    families: Names
     reason: str
     accepted_by: str | None
     accepted_why: str | None
 
-    HIDDEN: ClassVar[tuple[str, ...]] = ("kind", "accepted_by", "accepted_why")
+    HIDDEN: ClassVar[Names] = ("kind", "accepted_by", "accepted_why")
 
     @property
     def is_missing(self) -> bool:
@@ -536,7 +537,7 @@ class Items:
     """Actions in order of priority."""
 
     items: tuple[Item, ...]
-    title: str = ""
+    title: str
 
 
 Section = Table | Figures | Texts | Items
@@ -651,7 +652,7 @@ class ReportView(Answer, Summary):
     """
 
     period: Period
-    by: tuple[str, ...]
+    by: Names
     rows: tuple[Row, ...]
     totals: Measures
     node_totals: NodeTotals | None
@@ -746,7 +747,7 @@ class ReportAnswer(Shape):
 
     period: Period
     currency: str
-    by: tuple[str, ...]
+    by: Names
     rows: tuple[Row, ...]
     totals: TotalsAnswer
     bought: tuple[ApiModel, ...] | None = None

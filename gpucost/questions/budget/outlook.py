@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from math import pi, sqrt
@@ -17,6 +17,7 @@ from gpucost.questions.budget.seasons import (
     month_end_factors,
     weekday_factors,
 )
+from gpucost.questions.budget.smoothing import Daily
 from gpucost.questions.budget.steps import Course, courses
 from gpucost.questions.report.rows import MICRO
 from gpucost.records import frozen_dataclass
@@ -51,13 +52,13 @@ class Growth:
 class Outlook:
     """Possible costs of days: `recent` are costs by day, `courses` the levels that may continue, the likeliest first."""
 
-    recent: Mapping[date, float]
+    recent: Daily
     seasons: Seasons
     courses: tuple[Course, ...]
     growth: Growth | None = None
 
     @classmethod
-    def of(cls, history: Mapping[date, float], growth: Growth | None = None) -> Outlook:
+    def of(cls, history: Daily, growth: Growth | None = None) -> Outlook:
         """The outlook from at least one day: levels and weekdays from the last HISTORY_DAYS, ends of months from all days."""
         recent = dict(list(history.items())[-HISTORY_DAYS:])
         weekdays = weekday_factors(recent)

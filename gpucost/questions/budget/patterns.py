@@ -102,7 +102,10 @@ def _judged(
             continue
         usual = median(before[-LEVEL_DAYS:])
         if day in candidates and usual > 0 and len(strayed) >= _LEAST_DAYS:
-            score = (level - usual) / _spread(strayed, usual)
+            # the robust deviation of the previous days, at least a share of the usual cost
+            sizes = sorted(map(abs, strayed[-HISTORY_DAYS:]))
+            many = sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA
+            score = (level - usual) / max(MAD_TO_SIGMA * median(sizes), many, _LEAST_SPREAD * usual)
             if abs(score) > SCORE:
                 cost, expected = costs.get(day, ZERO), as_money(usual * seasons.factor(day))
                 yield AnomalyRow(
@@ -119,13 +122,6 @@ def _judged(
                 )
         strayed.append(level - usual)
         before.append(level)
-
-
-def _spread(strayed: Sequence[float], usual: float) -> float:
-    """The robust standard deviation of the previous days, at least a share of the usual cost."""
-    sizes = sorted(map(abs, strayed[-HISTORY_DAYS:]))
-    many = sizes[int(_MANY * (len(sizes) - 1))] / _MANY_TO_SIGMA
-    return max(MAD_TO_SIGMA * median(sizes), many, _LEAST_SPREAD * usual)
 
 
 def _main_workload(days: Days, series: CostSeries, day: date, sign: int) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import field
 from datetime import date, timedelta
 from statistics import median
 
-from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Daily
 from gpucost.records import frozen_dataclass
 
 _HALF_A_WEEK = 3
@@ -42,7 +42,7 @@ def days_left(day: date) -> int:
     return monthrange(day.year, day.month)[1] - day.day
 
 
-def weekday_factors(costs: Mapping[date, float]) -> dict[int, float]:
+def weekday_factors(costs: Daily) -> dict[int, float]:
     """By weekday, the median of each day's cost ÷ the median of the week around it; 1 with fewer than two such days."""
     ratios: dict[int, list[float]] = defaultdict(list)
     for day, cost in costs.items():
@@ -54,7 +54,7 @@ def weekday_factors(costs: Mapping[date, float]) -> dict[int, float]:
     return {day: median(ratios[day]) if len(ratios[day]) >= _LEAST_OF_WEEKDAY else 1.0 for day in range(7)}
 
 
-def month_end_factors(costs: Mapping[date, float], weekdays: Mapping[int, float]) -> dict[int, float]:
+def month_end_factors(costs: Daily, weekdays: Mapping[int, float]) -> dict[int, float]:
     """By days before a month's last day, for its last five days, the median of their cost ÷ that of the weeks around.
 
     Only days that deviate by over three standard deviations, in one direction, in at least two months and in all known months.
@@ -68,14 +68,15 @@ def month_end_factors(costs: Mapping[date, float], weekdays: Mapping[int, float]
         end = day + timedelta(days=left + 1)
         before = [usual[near] for near in _week(end - timedelta(days=_LAST_DAYS + _WEEK)) if near in usual]
         after = [usual[near] for near in _week(end) if near in usual]
-        if min(len(before), len(after)) < _LEAST_DAYS_AROUND or not median(before) + median(after):
+        if min(len(before), len(after)) < _LEAST_DAYS_AROUND:
             continue
-        middle = (median(before) + median(after)) / 2
-        around = [abs(near - median(before)) for near in before] + [
-            abs(near - median(after)) for near in after
-        ]
+        early, late = median(before), median(after)
+        middle = (early + late) / 2
+        if not middle:
+            continue
+        around = [abs(near - early) for near in before] + [abs(near - late) for near in after]
         limit = _LEAST_SCORE * max(MAD_TO_SIGMA * median(around), _LEAST_SPREAD * middle)
-        above = [level - median(before), level - median(after)]
+        above = [level - early, level - late]
         ratios[left].append((level / middle, min(above) > limit or max(above) < -limit))
     return {
         left: median(ratio for ratio, _ in months)
@@ -90,7 +91,7 @@ def _week(first: date) -> list[date]:
     return [first + timedelta(days=count) for count in range(_WEEK)]
 
 
-def levels(costs: Mapping[date, float], seasons: Seasons) -> dict[date, float]:
+def levels(costs: Daily, seasons: Seasons) -> dict[date, float]:
     """Costs without their day's factor, in order, of the days with a level."""
     return {
         day: cost / factor

@@ -9,6 +9,9 @@ from statistics import median
 
 from gpucost.records import frozen_dataclass
 
+# Costs or levels by day.
+Daily = Mapping[date, float]
+
 # Makes the median absolute deviation of a normal distribution its standard deviation:
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): 1 / 0.6745.
 MAD_TO_SIGMA = 1.4826
@@ -77,13 +80,13 @@ class Smoothed:
         return sums[::-1]
 
 
-def smoothed(levels: Mapping[date, float]) -> Smoothed:
+def smoothed(levels: Daily) -> Smoothed:
     """`levels`, in order and at least one, followed at the rates that would have foretold each next day best."""
     rates = _RATES if len(levels) >= _FEW_DAYS else _RATES_OF_FEW
     return min((_followed(levels, *pair) for pair in rates), key=_misfit)
 
 
-def _followed(levels: Mapping[date, float], of_level: float, of_trend: float) -> Smoothed:
+def _followed(levels: Daily, of_level: float, of_trend: float) -> Smoothed:
     """The next day follows the median of the last three, so a jump counts from its second day."""
     days, values = list(levels), list(levels.values())
     level, trend = median(values[:7]), 0.0

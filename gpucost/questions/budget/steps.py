@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import date
+from collections.abc import Sequence
 from math import exp, sqrt
 from operator import itemgetter
 from statistics import median
 
-from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Smoothed, smoothed
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Daily, Smoothed, smoothed
 from gpucost.records import frozen_dataclass
 
 # Steps are searched in the last four weeks; the level before a step needs at least a week.
@@ -35,7 +34,7 @@ class Course:
     days: int | None = None
 
 
-def courses(levels: Mapping[date, float]) -> tuple[Course, ...]:
+def courses(levels: Daily) -> tuple[Course, ...]:
     """The courses after the likeliest step of the last four weeks, the more likely first; one if no step is likely.
 
     After one day, a step is at most as likely as an odd day. Each further day halves the chance that it passes.
@@ -59,7 +58,7 @@ def courses(levels: Mapping[date, float]) -> tuple[Course, ...]:
 
 
 def _step(
-    levels: Mapping[date, float], level: Smoothed, start: int, before: float, after: float, spread: float
+    levels: Daily, level: Smoothed, start: int, before: float, after: float, spread: float
 ) -> tuple[float, Course]:
     """How well a step is proven, and its course: days before it are brought to the new level."""
     is_ratio = before > _LEAST_RATIO * after

@@ -68,9 +68,7 @@ def diff(
     return document(view, found, request.scope_name or "all teams", top)
 
 
-def compare(
-    config: Config, store: Store, before: Query, after: Query, by: tuple[str, ...]
-) -> tuple[ReportView, Diff]:
+def compare(config: Config, store: Store, before: Query, after: Query, by: Names) -> tuple[ReportView, Diff]:
     """The later period's report, and the changes with their causes in rows by `by` (from gpucost.diff.CELL).
 
     Gaps of the earlier period are among the report's warnings too.
@@ -107,7 +105,7 @@ _WORDS = {
 }
 
 
-def chosen_dimensions(by: Names, *, narrowed: bool) -> tuple[str, ...]:
+def chosen_dimensions(by: Names, *, narrowed: bool) -> Names:
     """The dimensions of --by, each once. Raises UsageError for an unsupported one."""
     for name in by:
         if name not in CELL:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
+from gpucost.options import Names
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import frozen_dataclass, grouped
@@ -204,7 +205,7 @@ class Diff(Shape):
     """
 
     currency: str
-    by: tuple[str, ...]
+    by: Names
     before: Side
     after: Side
     cost_change: Decimal
@@ -214,9 +215,7 @@ class Diff(Shape):
     workloads: tuple[DiffRow, ...]
 
 
-def diff(
-    before: ReportView, after: ReportView, by: tuple[str, ...], names: tuple[str, str], now: datetime
-) -> Diff:
+def diff(before: ReportView, after: ReportView, by: Names, names: tuple[str, str], now: datetime) -> Diff:
     """The change from one report to the other, in rows by `by`.
 
     Both reports are by CELL, and `by` are dimensions of CELL. `names` are the display names of the two periods. A
@@ -227,7 +226,7 @@ def diff(
     parts = parts_of(*uses)
     side0, side1 = (_side(*facts) for facts in zip(names, (before, after), uses, days, strict=True))
 
-    def rows(dimensions: tuple[str, ...]) -> tuple[DiffRow, ...]:
+    def rows(dimensions: Names) -> tuple[DiffRow, ...]:
         return _rows(uses, parts, dimensions, after.currency)
 
     daily0, daily1 = side0.cost_per_day, side1.cost_per_day
@@ -283,10 +282,7 @@ def _side(name: str, view: ReportView, uses: Mapping[Cell, Use], days: Mapping[s
 
 
 def _rows(
-    uses: tuple[dict[Cell, Use], dict[Cell, Use]],
-    parts: dict[Cell, Parts],
-    by: tuple[str, ...],
-    currency: str,
+    uses: tuple[dict[Cell, Use], dict[Cell, Use]], parts: dict[Cell, Parts], by: Names, currency: str
 ) -> tuple[DiffRow, ...]:
     def key(cell: Cell) -> Key:
         fields = dict(zip(_KIND, cell.kind, strict=True))

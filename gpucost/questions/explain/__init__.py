@@ -299,7 +299,7 @@ def _billed(machine: BilledMachine, currency: str) -> Table:
             text(lambda row: f"{row.source_file}:{row.source_row}", "Row"),
             text(lambda row: f"{row.start:%Y-%m-%d %H:%M}", "Charge period"),
             amount(lambda row: "" if row.instance_hours is None else row.instance_hours, "Hours"),
-            figure(lambda row: _exact(row.effective_cost), "Effective cost"),
+            figure(lambda row: f"{row.effective_cost.normalize():,f}", "Effective cost"),
             text("currency"),
             text(lambda row: row.description or "", "Charge", weight=1),
         ),
@@ -338,7 +338,3 @@ def _price(price: Decimal, currency: str) -> str:
     """A price with all its decimals, at least four."""
     exponent = price.normalize().as_tuple().exponent
     return figure_text(price, "price", currency, max(-exponent, 4) if isinstance(exponent, int) else 4)
-
-
-def _exact(amount: Decimal) -> str:
-    return f"{amount.normalize():,f}"

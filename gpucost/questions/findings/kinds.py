@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.options import WorkloadSelection
+    from gpucost.options import Names, WorkloadSelection
     from gpucost.questions.report.query import Query
 
 # An hour of the day is idle if GPUs are idle for this share of it. Pauses under _SHORTEST hours stay on.
@@ -132,8 +132,8 @@ class Finding(Shape):
 class Freed:
     """The capacity that findings with cash would free: workloads, and empty nodes of some capacity types."""
 
-    owners: frozenset[Workload] = frozenset()
-    empty: frozenset[str] = frozenset()
+    owners: frozenset[Workload]
+    empty: frozenset[str]
 
 
 @frozen_dataclass
@@ -160,12 +160,17 @@ class Findings(Shape):
         """These findings, and their sums."""
         savings = tuple(found for found in findings if not found.is_bound)
         bounds = tuple(found for found in findings if found.is_bound)
-        saving, freed, at_most = (
+        return cls(
+            period,
+            currency,
+            minimum,
             total(found.saving_per_month for found in savings),
             total(found.freed_capacity_per_month for found in savings),
             total(found.saving_per_month for found in bounds),
+            passed_over,
+            savings,
+            bounds,
         )
-        return cls(period, currency, minimum, saving, freed, at_most, passed_over, savings, bounds)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -365,7 +370,7 @@ class Candidates:
             **{"subject": ", ".join(names)} | facts,
         )
 
-    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
+    def _families(self, rows: Iterable[Row]) -> Iterator[tuple[str, Names, list[Row]]]:
         """Title, names and rows of workloads of a namespace, runs together: `Job/sweep-1` and `-2` as `Job/sweep-*`.
 
         If the pattern fits other workloads, too, the names for commands are those of the runs.
@@ -387,7 +392,7 @@ class Candidates:
         return f"{from_ms(ms).astimezone(self.config.tz):%Y-%m-%d %H:%M}"
 
 
-def _names(rows: Iterable[Row]) -> tuple[str, ...]:
+def _names(rows: Iterable[Row]) -> Names:
     return tuple(sorted({row["workload"] for row in rows}))
 
 

@@ -43,16 +43,11 @@ def prices_history(
     with request.store.read() as con:
         zones = history(con, which, period, to_ms(request.now), days)
     places = grouped((note, zone_history.place) for zone_history in zones for note in zone_history.notes)
-    return with_notes(
-        request, _history_document(zones), [f"{', '.join(where)}: {note}" for note, where in places.items()]
-    )
-
-
-def _history_document(zones: list[ZoneHistory]) -> Document:
+    notes = [f"{', '.join(where)}: {note}" for note, where in places.items()]
     first, alone = zones[0], zones[0] if len(zones) == 1 else None
     columns = [name for name in to_dict(first) if name not in ("steps", "notes")]
     where = f" in {first.place}, {first.product}" if alone else ""
-    return Document(
+    document = Document(
         title=f"{first.instance_type}{where}, spot",
         subtitle=f"{iso(first.start)} to {iso(first.end)}",
         currency=first.currency,
@@ -62,6 +57,7 @@ def _history_document(zones: list[ZoneHistory]) -> Document:
         flat=table(zones, columns),
         whole_in="json",
     )
+    return with_notes(request, document, notes)
 
 
 def _steps(zone: ZoneHistory) -> Table:

@@ -45,10 +45,6 @@ def prices_tokens(
     answer = TokenPricesAnswer(today, days, rows)
     stale = sum((today - price.price_as_of).days > days for price in rows)
     old = f"{stale:,} of {len(rows):,} prices are over {days} days old; a newer gpucost has newer prices"
-    return with_notes(request, _tokens_document(answer), [old] if stale else [])
-
-
-def _tokens_document(answer: TokenPricesAnswer) -> Document:
     columns = [
         text("provider"),
         text("model"),
@@ -58,8 +54,7 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
         figure(lambda row: str(row.price_as_of), "As of", weight=2),
         text("source", weight=4),
     ]
-    rows = answer.rows
-    return Document(
+    document = Document(
         title="Prices of a million tokens",
         subtitle=f"list prices, {answer.today}",
         currency=rows[0].currency,
@@ -69,3 +64,4 @@ def _tokens_document(answer: TokenPricesAnswer) -> Document:
         flat=table(rows),
         whole_in="json",
     )
+    return with_notes(request, document, [old] if stale else [])

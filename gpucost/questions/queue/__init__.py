@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Annotated, Any
 
 from gpucost.errors import GpucostError
@@ -53,11 +52,10 @@ def queue(
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()
-    sections = [*_of_kueue(found, cluster), *_of_jobs(waits, cluster), *_of_shares(shares, cluster)]
     return Document(
         title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
         currency=request.settings.currency,
-        sections=tuple(sections),
+        sections=(*_of_kueue(found, cluster), *_of_jobs(waits, cluster), *_of_shares(shares, cluster)),
         name="queue",
         data=Queues(period, found, waits or None, shares or None),
         flat=table(found or waits),
@@ -148,10 +146,9 @@ _OF_SHARES = (
 
 def _time(name: str, title: str, weight: int = 0) -> ValueColumn:
     """A column for the seconds in `name`, in a suitable unit."""
-    read = attrgetter(name)
 
     def display(row: Any) -> str | None:
-        seconds: float | None = read(row)
+        seconds: float | None = getattr(row, name)
         if seconds is None:
             return None
         if seconds < 120:

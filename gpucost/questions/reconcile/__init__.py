@@ -68,13 +68,18 @@ def reconcile(
     account = reconciliation(request.settings, request.store, month)
     state = "final" if account.is_final else "not final yet"
     errors = tuple(_errors(account, month, request.now))
+    rows = [
+        (statement.basis, row.name, row.team, row.rows, row.cost, statement.currency)
+        for statement in account.statements
+        for row in statement.classes
+    ]
     return Document(
         title=f"Reconciliation of {month}: {', '.join(account.providers)}, {state}",
         currency=account.currency,
         sections=tuple(_sections(account)),
         name="reconcile",
         data=account,
-        flat=_flat(account),
+        flat=(("basis", "class", "team", "rows", "cost", "currency"), rows),
         errors=errors,
         exit_code=IncompleteError.exit_code if errors else 0,
     )
@@ -105,15 +110,6 @@ def _errors(account: Reconciliation, month: str, now: datetime) -> Iterator[Inco
         )
     if month < f"{now:%Y-%m}" and (missing := missing_text(account.not_collected)):
         yield IncompleteError(f"{month} is incomplete: {missing}", "run gpucost report for the fix")
-
-
-def _flat(account: Reconciliation) -> tuple[Sequence[str], list[Sequence[Any]]]:
-    """The classes of the bills' rows, as columns and rows."""
-    return ("basis", "class", "team", "rows", "cost", "currency"), [
-        (statement.basis, row.name, row.team, row.rows, row.cost, statement.currency)
-        for statement in account.statements
-        for row in statement.classes
-    ]
 
 
 def _sections(account: Reconciliation) -> Iterator[Section]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
@@ -70,10 +69,7 @@ _OF_TEAMS = ("allocated", "shared", "api")
 
 
 def workload_tables(
-    con: DuckDBPyConnection,
-    config: Config,
-    query: Query,
-    teams: Mapping[str, ReportView] = MappingProxyType({}),
+    con: DuckDBPyConnection, config: Config, query: Query, teams: Mapping[str, ReportView]
 ) -> dict[str | None, Table]:
     """The most expensive workloads with their team, namespace, cluster and GPU model, and the sum of the others.
 
@@ -133,9 +129,9 @@ def _build(
     nodes = priced_nodes(con, query)
     most = ALL if is_shared or query.most is None else query.most
     bys = [((), ALL), (("gpu_model", "capacity_type"), ALL), (query.dimensions, most)]
-    # to split unallocated GPUs by reservation
-    bys += [(("gpu_model", "capacity_type", "reservation"), ALL)] if query.with_sections else []
-    bys += [(_WORKLOAD, query.top)] if query.with_sections else []
+    if query.with_sections:
+        # to split unallocated GPUs by reservation
+        bys += [(("gpu_model", "capacity_type", "reservation"), ALL), (_WORKLOAD, query.top)]
     by_nothing, by_gpu, all_rows, *detailed = rows_by(con, bys)
     sums = {part: total(by_nothing[part]) for part in parts}
     shared: dict[Part, Shared] = {}

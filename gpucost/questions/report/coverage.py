@@ -55,8 +55,15 @@ def coverage(
     """
     seen = _seen(con, query.period, now, config.tz, query.clusters)
     gap_notices = _gap_notices(con, seen)
-    doubts = _processes(con, query)
-    stored = _stored_notices(con, query, list(parts))
+    doubts: list[Notice] = []
+    if column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
+        from gpucost.questions.report.processes import processes
+
+        doubts = processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
+    selection = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": list(parts)}
+    span = {"from": query.period.start_ms, "to": query.period.end_ms}
+    rows = answer_rows(con, PACKAGE, "60_warnings", span | selection)
+    stored = grouped((row.pop("part"), Notice(**row)) for row in rows)
     kinds = ("not_collected", "bridged", "partial", "off")
     by_kind: dict[str, Any] = {kind: [gap for gap in seen.gaps if gap.kind == kind] for kind in kinds}
     partial = _partial_notices(gap for gap in by_kind["partial"] if not gap.families)
@@ -89,14 +96,6 @@ def coverage(
     return found
 
 
-def _processes(con: DuckDBPyConnection, query: Query) -> list[Notice]:
-    if not column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
-        return []
-    from gpucost.questions.report.processes import processes
-
-    return processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
-
-
 def gaps_of(con: DuckDBPyConnection, period: Period, now: datetime, tz: ZoneInfo) -> list[Gap]:
     """Gaps and partly collected time of `period` in all clusters, up to `now`."""
     return _seen(con, period, now, tz, ()).gaps
@@ -121,10 +120,6 @@ class _Seen:
     reached: datetime | None
     due: datetime
     is_running: bool
-
-    @property
-    def missing(self) -> list[Gap]:
-        return [gap for gap in self.gaps if gap.kind == "not_collected"]
 
 
 def _seen(
@@ -202,7 +197,8 @@ def _gap_notices(con: DuckDBPyConnection, seen: _Seen) -> list[Notice]:
     ).fetchall()[0]
     accounted = column(con, _ACCOUNTED)
     notices: list[Notice] = []
-    for alike in alike_gaps(gap for gap in seen.missing if not gap.accepted_by):
+    missing = (gap for gap in seen.gaps if gap.kind == "not_collected" and not gap.accepted_by)
+    for alike in alike_gaps(missing):
         gap = alike[0]
         text = gap_text(alike)
         if seen.is_running and gap.end == seen.due and gap.end - gap.start < _LATE_AFTER:
@@ -231,10 +227,3 @@ def _partial_notices(gaps: Iterable[Gap]) -> list[Notice]:
 
 def _collect(start: datetime, end: datetime, source: str = "prometheus") -> str:
     return f"gpucost collect {source} --from {local_text(start, 'T')} --to {local_text(end, 'T')}"
-
-
-def _stored_notices(con: DuckDBPyConnection, query: Query, parts: list[Part]) -> dict[Part, list[Notice]]:
-    period = {"from": query.period.start_ms, "to": query.period.end_ms}
-    selection = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": parts}
-    rows = answer_rows(con, PACKAGE, "60_warnings", period | selection)
-    return grouped((row.pop("part"), Notice(**row)) for row in rows)

@@ -127,7 +127,7 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
         return (
-            workload_tables(con, config, query)[None],
+            workload_tables(con, config, query, {})[None],
             dissect(con, config, query, top=0),
             unit_views(con, unit_query),
         )
@@ -141,8 +141,9 @@ def bundle_blocks(
     """The blocks of each team's page in a bundle; key None has the blocks of all teams."""
     period = bundle.query.period
     workloads = bundle.workloads
-    found: dict[str | None, tuple[Block, ...]] = {}
-    found[None] = blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
+    found: dict[str | None, tuple[Block, ...]] = {
+        None: blocks(config, period, workloads[None], bundle.waste, bundle.units, advice)
+    }
     for team in bundle.teams:
         units = [_of_team(view, team) for view in bundle.units]
         team_advice = advice and advice.narrowed(WorkloadSelection(teams=(team,)))

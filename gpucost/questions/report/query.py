@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
+from gpucost.options import Names
 from gpucost.periods import Period, from_ms, month_name, month_period
 from gpucost.records import frozen_dataclass
 from gpucost.store.sqlfiles import value
@@ -37,12 +38,12 @@ class Query:
 
     period: Period
     period_name: str
-    by: tuple[str, ...] = ()
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
+    by: Names = ()
+    teams: Names = ()
+    namespaces: Names = ()
+    clusters: Names = ()
+    workloads: Names = ()
+    users: Names = ()
     top: int = 10
     most: int | None = None
     period_note: str | None = None
@@ -68,7 +69,7 @@ class Query:
             )
 
     @property
-    def dimensions(self) -> tuple[str, ...]:
+    def dimensions(self) -> Names:
         """The dimensions of the rows, each once, in the requested order."""
         return tuple(dict.fromkeys(self.by)) or (self.usual,)
 
@@ -80,7 +81,7 @@ class Query:
         return "namespace" if self.teams else "team"
 
     @property
-    def filters(self) -> dict[str, tuple[str, ...]]:
+    def filters(self) -> dict[str, Names]:
         """The names that each filter accepts; empty means all."""
         names = ("teams", "namespaces", "clusters", "workloads", "users")
         return {name: getattr(self, name) for name in names}
@@ -91,7 +92,7 @@ class Query:
         return bool(self.teams or self.namespaces or self.workloads or self.users)
 
 
-def nearest(word: str, names: tuple[str, ...] | list[str]) -> list[str]:
+def nearest(word: str, names: Names | list[str]) -> list[str]:
     """Sort `names` by similarity to `word`."""
     return sorted(names, key=lambda name: (-SequenceMatcher(None, word.lower(), name.lower()).ratio(), name))
 

@@ -138,16 +138,17 @@ def rows_by(con: DuckDBPyConnection, bys: Sequence[tuple[Sequence[str], int]]) -
     while some := answer.fetchmany(_AT_ONCE):
         for values in some:
             sums = dict(zip(columns, values, strict=True))
-            by, _ = bys[sums["place"] - 1]
-            found[sums["place"] - 1][sums["part"]].append(_row(sums, by))
-    for rows in (several for parts in found for several in parts.values()):
-        rows.sort(
-            key=lambda row: (
-                KINDS.index(row.kind),
-                -row.measures.cost,
-                [(key is None, key or "") for key in row.keys.values()],
+            place = sums["place"] - 1
+            found[place][sums["part"]].append(_row(sums, bys[place][0]))
+    for parts in found:
+        for rows in parts.values():
+            rows.sort(
+                key=lambda row: (
+                    KINDS.index(row.kind),
+                    -row.measures.cost,
+                    [(key is None, key or "") for key in row.keys.values()],
+                )
             )
-        )
     return found
 
 
@@ -156,10 +157,26 @@ _AT_ONCE = 10_000
 
 def _row(sums: Mapping[str, Any], by: Sequence[str]) -> Row:
     kind = sums["kind"]
+    measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
+    measures = Measures(
+        hours(sums["allocated_gpu_ms"]),
+        hours(sums["active_gpu_ms"]),
+        hours(sums["idle_gpu_ms"]),
+        hours(sums["unmeasured_gpu_ms"]),
+        hours(sums["spot_gpu_ms"]),
+        sums["cost"],
+        sums["idle_cost"],
+        sums["spot_cost"],
+        sums["estimated_cost"],
+        spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
+        efficiency=ratio(sums["active_gpu_ms"], measured),
+        measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),
+        avg_utilization=ratio(sums["utilization_gpu_ms"], measured),
+    )
     return Row(
         kind=kind,
         keys={name: sums[name] for name in by},
-        measures=_measures(sums),
+        measures=measures,
         unallocated=Unallocated(
             hours(sums["unallocated_gpu_ms"]), hours(sums["unavailable_gpu_ms"]), sums["unallocated_cost"]
         )
@@ -246,25 +263,6 @@ def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tupl
     """The GPU models and capacity types with allocated GPU-hours that have no price."""
     answer = con.execute(_UNPRICED_GPUS, filters(query)).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
-
-
-_COSTS = ("cost", "idle_cost", "spot_cost", "estimated_cost")
-_TIMES = {
-    f"{name}_gpu_hours": f"{name}_gpu_ms" for name in ("allocated", "active", "idle", "unmeasured", "spot")
-}
-
-
-def _measures(sums: Mapping[str, Any]) -> Measures:
-    measured = sums["active_gpu_ms"] + sums["idle_gpu_ms"]
-    figures: dict[str, Any] = {name: hours(sums[source]) for name, source in _TIMES.items()}
-    return Measures(
-        **figures,
-        **{name: sums[name] for name in _COSTS},
-        spot_ratio=ratio(sums["spot_gpu_ms"], sums["known_capacity_gpu_ms"]),
-        efficiency=ratio(sums["active_gpu_ms"], measured),
-        measured_ratio=ratio(measured, sums["allocated_gpu_ms"]),
-        avg_utilization=ratio(sums["utilization_gpu_ms"], measured),
-    )
 
 
 NO_MEASURES = Measures(0.0, 0.0, 0.0, 0.0, 0.0, ZERO, ZERO, ZERO, ZERO, None, None, None, None)

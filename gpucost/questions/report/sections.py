@@ -45,11 +45,7 @@ _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
 
 
 def cost_by(
-    rows: list[Row],
-    by: tuple[str, ...],
-    totals: Measures,
-    nodes: NodeTotals | None,
-    shared: Shared | None = None,
+    rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeTotals | None, shared: Shared | None
 ) -> Table:
     """The rows of the report. With `nodes`, adds unallocated and not collected rows; the total is the node cost.
 
@@ -60,7 +56,11 @@ def cost_by(
     )
     columns = (
         *(
-            Column(_DIMENSION_TITLES.get(key, _words(key)), "text", weight=4 if key == "uid" else 0)
+            Column(
+                _DIMENSION_TITLES.get(key, key.replace("_", " ").capitalize()),
+                "text",
+                weight=4 if key == "uid" else 0,
+            )
             for key in by
         ),
         Column("GPU-hours", "hours"),
@@ -352,7 +352,3 @@ def _targeted(label: str, value: float | None, target: Decimal, unknown: str | N
     """A ratio with its target; `unknown` is the reason if it cannot be compared."""
     status: Status = "unknown" if unknown or value is None else "met" if value >= float(target) else "missed"
     return Figure(label, value, "ratio", target=float(target), status=status, note=unknown)
-
-
-def _words(key: str) -> str:
-    return key.replace("_", " ").capitalize()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import TypedDict
 
 from gpucost.engine import dicts, run_stage
+from gpucost.options import Names
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.questions.report.rows import in_hours
 from gpucost.records import frozen_dataclass, grouped
@@ -93,11 +94,11 @@ class UnitQuery:
     config: Config
     period: Period
     period_name: str
-    teams: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
+    teams: Names = ()
+    namespaces: Names = ()
+    workloads: Names = ()
+    clusters: Names = ()
+    users: Names = ()
 
     @property
     def filters(self) -> dict[str, list[str]]:
@@ -115,24 +116,19 @@ CREATE OR REPLACE TEMP TABLE unit_days AS
 SELECT unnest($from_ms::BIGINT[]) AS from_ms, unnest($to_ms::BIGINT[]) AS to_ms, unnest($day::VARCHAR[]) AS day"""
 
 
-TimeBucket = Literal["day", "hour"]
+def prepare(con: DuckDBPyConnection, query: UnitQuery, bucket: Literal["day", "hour"] = "day") -> None:
+    """Make unit_days, of days or hours, unit_cells and unit_candidates for the period.
 
-
-def cut(con: DuckDBPyConnection, query: UnitQuery, bucket: TimeBucket) -> None:
-    """Make unit_days of the period's days; with another bucket, of its hours."""
-    days = time_buckets(query.period, query.config.tz, (bucket,))
-    names = [day.day if bucket == "day" else day.hour for day in days]
-    con.execute(
-        _DAYS, {"from_ms": [day.from_ms for day in days], "to_ms": [day.to_ms for day in days], "day": names}
-    )
-
-
-def prepare(con: DuckDBPyConnection, query: UnitQuery, bucket: TimeBucket = "day") -> None:
-    """Make unit_days, unit_cells and unit_candidates for the period. Raises GpucostError if the filters match
-    nothing.
+    Raises GpucostError if the filters match nothing.
     """
     sqlfiles.run(con, "filters")
-    cut(con, query, bucket)
+    days = time_buckets(query.period, query.config.tz, (bucket,))
+    columns = {
+        "from_ms": [day.from_ms for day in days],
+        "to_ms": [day.to_ms for day in days],
+        "day": [getattr(day, bucket) for day in days],
+    }
+    con.execute(_DAYS, columns)
     run_stage(con, PACKAGE, "20_cells", query.period.bounds | query.filters)
     if query.is_narrowed and not con.execute("FROM unit_cells WHERE is_selected LIMIT 1").fetchall():
         raise nothing_used(
@@ -166,8 +162,8 @@ class UnitView:
     query: UnitQuery
     rows: list[Item]
     totals: Item
-    sections: dict[str, Any] = field(default_factory=dict)
-    displayed_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sections: dict[str, Any]
+    displayed_columns: dict[str, Names]
     notes: list[str] = field(default_factory=list)
     facts: Item = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import UsageError
+from gpucost.options import Names
 from gpucost.questions.report.processes import processes
 from gpucost.questions.report.rows import in_hours
 from gpucost.questions.units.query import (
@@ -162,13 +163,13 @@ class _Measure:
 
     name: str
     title: str
-    units: tuple[str, ...]
+    units: Names
     counts: dict[str, tuple[str, str]]
-    prices: dict[str, tuple[tuple[str, ...], tuple[str, ...], int]]
+    prices: dict[str, tuple[Names, Names, int]]
     weights: dict[str, float] = field(default_factory=dict)
     table: str = "unit_serving"
-    parts: tuple[str, ...] = ()
-    dimensions: tuple[str, ...] = (*_MODEL, "day")
+    parts: Names = ()
+    dimensions: Names = (*_MODEL, "day")
 
     def days(self, con: DuckDBPyConnection, table: str) -> list[Item]:
         """The rows of a table, with a column for each count."""
@@ -254,9 +255,7 @@ _TOKENS = _Measure(
 )
 
 
-def tokens(
-    con: DuckDBPyConnection, query: UnitQuery, basis: str = "allocated", by: tuple[str, ...] = ()
-) -> UnitView:
+def tokens(con: DuckDBPyConnection, query: UnitQuery, basis: str = "allocated", by: Names = ()) -> UnitView:
     """The cost per million tokens, by workload, model and day.
 
     Prompt and generated tokens share the cost by their weights. On the `used` basis, the cost of idle GPUs is in no
@@ -330,12 +329,7 @@ def _count(
 
 
 def _serving(
-    con: DuckDBPyConnection,
-    query: UnitQuery,
-    measure: _Measure,
-    *,
-    keeps_idle: bool = False,
-    by: tuple[str, ...] = (),
+    con: DuckDBPyConnection, query: UnitQuery, measure: _Measure, *, keeps_idle: bool = False, by: Names = ()
 ) -> UnitView:
     doubts = _count(con, query, measure, keeps_idle=keeps_idle)
     days = measure.days(con, measure.table)

@@ -367,9 +367,10 @@ def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
     remaining = max(0, plan - reached)
     if remaining and not recent:
         return {"remaining_epochs": remaining}
-    cost, length = (
-        (remaining * _mean(recent), remaining * _mean_hours(recent)) if recent else (Decimal(0), 0.0)
-    )
+    cost, length = Decimal(0), 0.0
+    if recent:
+        cost = remaining * _mean(recent)
+        length = remaining * (sum(row["duration_hours"] for row in recent) / len(recent))
     under_way = _of_status(rows, "unfinished")
     return {
         "remaining_epochs": remaining,
@@ -384,10 +385,6 @@ def _of_status(rows: list[Item], status: Status) -> list[Item]:
 
 def _mean(rows: list[Item]) -> Decimal:
     return total(rows) / len(rows)
-
-
-def _mean_hours(rows: list[Item]) -> float:
-    return float(sum(row["duration_hours"] for row in rows) / len(rows))
 
 
 # The intervals that claim the cost of pods; without pod names, of all pods of the workload.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
+from gpucost.options import Names
 from gpucost.periods import Period, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
@@ -148,7 +149,7 @@ class Waste:
     ones.
     """
 
-    by: tuple[str, ...]
+    by: Names
     buckets: tuple[BucketWaste, ...]
     rows: tuple[WasteRow, ...]
     totals: WasteTotals
@@ -178,9 +179,7 @@ def _bucket(bucket: WasteBucket, row: WasteRow | None) -> BucketWaste:
     return BucketWaste(bucket.name, bucket.scope, bucket.is_waste, *figures)
 
 
-def build(
-    con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = (), top: int = 10
-) -> Waste:
+def build(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (), top: int = 10) -> Waste:
     """The buckets of the query's period and filters, by the dimensions `by`, and the most wasteful workloads.
 
     Works on a read-only connection; makes temporary tables. The peak in the period determines the need of a serving
@@ -192,7 +191,11 @@ def build(
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
-    workloads = _workloads(con, config, period, top) if top else []
+    workloads: list[dict[str, Any]] = []
+    if top:
+        load_activity(con, config.activity)
+        load_devices(con, period)
+        workloads = answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
     whole = tuple(_bucket(bucket, buckets.get(bucket.name)) for bucket in BUCKETS)
     return Waste(
         by=by,
@@ -201,12 +204,6 @@ def build(
         totals=WasteTotals.of(whole),
         workloads=tuple(WorkloadWaste(**in_hours(row)) for row in workloads),
     )
-
-
-def _workloads(con: DuckDBPyConnection, config: Config, period: Period, top: int) -> list[dict[str, Any]]:
-    load_activity(con, config.activity)
-    load_devices(con, period)
-    return answer_rows(con, PACKAGE, "60_workloads", {"wasted": list(WASTED), "most": top})
 
 
 # The part of the period that contains each cell or day, by its from_ms.
@@ -247,14 +244,9 @@ SELECT c.* FROM waste_cells AS c WHERE c.kind = 'allocated' AND NOT getvariable(
 UNION ALL BY NAME
 SELECT c.* FROM waste_cells AS c JOIN (FROM waste_days WHERE is_fine) AS d
     ON d.allocation_id = c.allocation_id AND d.from_ms <= c.from_ms AND c.from_ms < d.to_ms WHERE getvariable('waste_has_fine')"""
-# Known before planning, so that DuckDB leaves the cells out.
-_HAS_SERVICES = (
-    "SET VARIABLE waste_has_services = (SELECT bool_or(workload_type = 'inference') FROM waste_pods)"
-)
-_HAS_FINE = "SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)"
 
 
-def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str, ...] = ()) -> None:
+def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: Names = ()) -> None:
     """Make the temporary table waste_rows: GPU time and cost by bucket, node, pod and time.
 
     `by` are the dimensions that will be used.
@@ -265,10 +257,13 @@ def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: tuple[str
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
     run_stage(con, PACKAGE, "20_pods", {"forgotten_after_ms": config.waste.forgotten_after_ms})
-    con.execute(_HAS_SERVICES)
+    # these variables are known before planning, so that DuckDB leaves the cells out
+    con.execute(
+        "SET VARIABLE waste_has_services = (SELECT bool_or(workload_type = 'inference') FROM waste_pods)"
+    )
     run_stage(con, PACKAGE, "23_serving", {"target_utilization": config.waste.target_utilization})
     con.execute(_DAYS)
-    con.execute(_HAS_FINE)
+    con.execute("SET VARIABLE waste_has_fine = (SELECT bool_or(is_fine) FROM waste_days)")
     con.execute(_HELD_CELLS)
     run_stage(con, PACKAGE, "30_held")
     run_stage(con, PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
@@ -283,7 +278,7 @@ FROM (
 )"""
 
 
-def _rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> list[WasteRow]:
+def _rows(con: DuckDBPyConnection, by: Names) -> list[WasteRow]:
     rows = [
         WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))

@@ -102,16 +102,14 @@ class WhatIfRequest(PatternSelection, PlanRequest):
         """The part of the fleet that the options name."""
         return Scope(self.teams, self.namespaces, self.workloads, self.clusters)
 
-    def is_described(
-        self, group: Any, *of_store: str, but: Collection[str] = (), of_period: bool = True
-    ) -> bool:
+    def is_described(self, group: Any, *of_store: str, but: Collection[str] = ()) -> bool:
         """Whether options of the group, except for `but`, describe the fleet, so that no store is needed.
 
-        `of_store` are given options for the store's usage, like those of a scope, and of a period if `of_period`.
+        `of_store` are given options for the store's usage, like those of a scope and of a period.
         Raises UsageError if both kinds are given.
         """
         described = flags_of(group, but)
-        stored = [*self.flags(PatternSelection), *(self.period_flags if of_period else ()), *of_store]
+        stored = [*self.flags(PatternSelection), *self.period_flags, *of_store]
         if described and stored:
             raise UsageError(
                 f"{stored[0]} has no meaning with {described[0]}, which describes usage by options",

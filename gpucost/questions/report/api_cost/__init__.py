@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
 
-__all__ = ["add_bought", "bought", "known_to", "models", "notices", "prepare", "rows", "select", "teams"]
-
 # A cloud's bill may exceed the invoices that replace its rows by this much without a notice.
 _TOLERANCE = Decimal("0.05")
 _CENT = Decimal("0.01")

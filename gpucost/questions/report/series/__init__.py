@@ -143,12 +143,14 @@ def read_series(
     by_day = step != "hour" and is_whole_days(query.period, config.tz)
     run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
+    # the first requested dimension that identifies the holder
+    holder = next((name for name in query.dimensions if name in _HOLDERS), query.usual)
     stacks = [
         (
             by,
             in_parts(answer_rows(con, __name__, "30_stack", {"by": by, "apart": apart, "most": _MOST_NAMES})),
         )
-        for by, apart in ((_holder(query), True), ("capacity_type", False), ("gpu_model", False))
+        for by, apart in ((holder, True), ("capacity_type", False), ("gpu_model", False))
     ]
     bands = in_parts(dicts(con.execute(_BANDS_BY_MOMENT)))
     return {
@@ -186,11 +188,6 @@ def trends(
     for place, moment, cost in con.execute(_TRENDS, names | {"part": of_rows}).fetchall():
         costs[place][moment] = cost
     return grouped(zip(of_rows, map(tuple, costs), strict=True))
-
-
-def _holder(query: Query) -> str:
-    """The first requested dimension that identifies the holder, otherwise the default dimension."""
-    return next((name for name in query.dimensions if name in _HOLDERS), query.usual)
 
 
 def _stack(answer: Iterable[dict[str, Any]], by: str, count: int) -> Stack:

@@ -58,6 +58,10 @@ SELECT p.pool, p.split, p.amount, u.team, u.node_id, u.allocation_id, u.time_buc
 FROM shared_cost_pools AS p JOIN pool_consumers AS u ON u.kind = 'allocated' AND p.rule IS NOT NULL
     AND u.source IS NULL AND coalesce(u.team = p.owner, p.owner IS NULL)"""
 
+# The first amount in a currency without a rate.
+_UNCONVERTED = """
+SELECT rule, currency, without_rate_ms FROM report_billed_amounts WHERE amount IS NULL ORDER BY ALL LIMIT 1"""
+
 
 def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     """Make the temporary table shared_rows. Run `report.rows.prepare` first.
@@ -73,7 +77,12 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     sqlfiles.run(con, "machine_charges")
     find_tokens(con)
     run_stage(con, __name__, "30_billed_amounts", query.period.bounds)
-    _refuse_unconverted(con, config)
+    unconverted = con.execute(_UNCONVERTED).fetchone()
+    if unconverted is not None:
+        number, currency, at_ms = unconverted
+        name = config.shared_costs[number - 1].name
+        day = from_ms(at_ms).astimezone(config.tz).date()
+        raise no_rate(f"shared cost {name} is billed in {currency}", currency, config.currency, f" on {day}")
     run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)
     run_stage(con, __name__, "60_pool_shares")
@@ -173,14 +182,3 @@ def _shared(config: Config, query: Query, kind: str, sums: Mapping[int | None, D
     return (
         Shared(ZERO, of_unallocated, costs) if kind == "unallocated" else Shared(of_unallocated, None, costs)
     )
-
-
-def _refuse_unconverted(con: DuckDBPyConnection, config: Config) -> None:
-    unconverted = con.execute(
-        "SELECT rule, currency, without_rate_ms FROM report_billed_amounts WHERE amount IS NULL ORDER BY ALL LIMIT 1"
-    ).fetchone()
-    if unconverted is not None:
-        number, currency, at_ms = unconverted
-        name = config.shared_costs[number - 1].name
-        day = from_ms(at_ms).astimezone(config.tz).date()
-        raise no_rate(f"shared cost {name} is billed in {currency}", currency, config.currency, f" on {day}")
