@@ -174,7 +174,7 @@ class PrometheusClient:
         metric: str,
         request: bytes,
         span: Span,
-        external: frozenset[tuple[str, str]] = frozenset(),
+        external: frozenset[tuple[str, str]],
         *,
         is_state: bool,
     ) -> ReadAnswer:

@@ -633,20 +633,17 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         years.
         """
         start, end = self._now_ms - 730 * 24 * MS_PER_HOUR, self._now_ms
-        last: int | None = None
+        last = 0
         for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
-            times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
             try:
-                answer = self._client.get("query_range", {"query": "count(kube_node_info)", **times})
-                last = max(
-                    (round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last
-                )
-            except (SourceError, KeyError, TypeError, ValueError, IndexError):
-                return last
-            if last is None:
-                return None
+                answer = self._client.by_step(_NODE_INFO, f"count({_NODE_INFO})", (start, end), step)
+            except SourceError:
+                break
+            last = int(answer.ts_ms.max(initial=last))
+            if not last:
+                break
             start, end = last, min(last + step, self._now_ms)
-        return last
+        return last or None
 
 
 def collect_prometheus(

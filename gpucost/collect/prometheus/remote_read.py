@@ -18,7 +18,7 @@ import numpy as np
 from gpucost.collect.base import TooMuch
 from gpucost.collect.prometheus.chunks import Bits, decode
 from gpucost.collect.prometheus.hours import Kept
-from gpucost.collect.prometheus.parse import CACHE_LIMIT, Garbled
+from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, Garbled
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass, grouped
@@ -52,7 +52,6 @@ _XOR = 1
 _STALE = np.uint64(0x7FF0000000000002)
 # Number of chunks whose samples are decoded together: with fewer, steps take longer; with more, memory.
 _PART_CHUNKS = 4096
-_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
 # Size limit of an answer: the bytes of its samples before compression.
 SAMPLE_BYTES = 16
 
@@ -120,26 +119,22 @@ def _uncompressed(data: bytes) -> bytes:
 
 # Check an answer.
 
-_POLYNOMIAL = 0x82F63B78
+_POLYNOMIAL = np.uint32(0x82F63B78)
 
 
 @cache
-def _after_zeros(power: int) -> tuple[Checksums, Checksums]:
+def _after_zeros(power: int) -> Checksums:
     """The checksums after 2^`power` zero bytes (4 or more), by the lower and the upper half of the ones before."""
-    if power == 2:
-        images = np.uint32(1) << np.arange(32, dtype=np.uint32)
-        for _ in range(32):
-            images = images >> np.uint32(1) ^ (images & np.uint32(1)) * np.uint32(_POLYNOMIAL)
-    else:
-        images = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    images = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    if power > 2:
         images = _append_zeros(_append_zeros(images, power - 1), power - 1)
-    halves = []
-    for half in np.split(images, 2):
-        table = np.zeros(1, np.uint32)
-        for image in half:
-            table = np.concatenate((table, table ^ image))
-        halves.append(table)
-    return halves[0], halves[1]
+    else:
+        for _ in range(32):
+            images = images >> np.uint32(1) ^ (images & np.uint32(1)) * _POLYNOMIAL
+    tables = np.zeros((2, 1), np.uint32)
+    for image in images.reshape(2, 16).T:
+        tables = np.concatenate((tables, tables ^ image[:, None]), axis=1)
+    return tables
 
 
 def _append_zeros(checksums: Checksums, power: int) -> Checksums:
@@ -174,18 +169,13 @@ def checksums(texts: Sequence[bytes]) -> Checksums:
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a byte, and the byte after it."""
-    number = data[at]
-    at += 1
-    if number < 128:
-        return number, at
-    number, shift = number & 127, 7
-    while shift < 70:
+    number = 0
+    for shift in range(0, 70, 7):
         octet = data[at]
         at += 1
         number |= (octet & 127) << shift
         if octet < 128:
             return number, at
-        shift += 7
     raise Garbled("the answer contains a number that is too long")
 
 
@@ -253,7 +243,7 @@ class ChunkReader:
         first, after = _chunks(bits, first[is_chunk][order], after[is_chunk][order])
         if self.is_state:
             return self._states(series, owner, decode(bits, first, after, self.most_samples, is_shared=True))
-        parts = [_NO_SAMPLES]
+        parts = [NO_SAMPLES]
         for at in range(0, len(owner), _PART_CHUNKS):
             part = slice(at, at + _PART_CHUNKS)
             chunks = decode(bits, first[part], after[part], self.most_samples, is_shared=False)
