@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import accelerators, activity_metrics, load_catalog, other_resources
-from gpucost.config.model import hours_off, instant_ms
+from gpucost.config.model import Activity, Config, hours_off, instant_ms
 from gpucost.engine import run_stage, run_stages
 from gpucost.periods import label_name
 from gpucost.store import runs
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Activity, Config
 
 
 _INTERFACE = "interface"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.periods import Period, Span
 
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpucost.collect.base import TooMuch
-from gpucost.collect.prometheus.chunks import Bits, decode
+from gpucost.collect.prometheus.chunks import Bits, Chunks, decode
 from gpucost.collect.prometheus.hours import Kept
 from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, Garbled
 from gpucost.errors import SourceError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gpucost.collect.prometheus.chunks import Chunks
     from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.config.model import PrometheusSource
 
