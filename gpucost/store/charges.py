@@ -139,16 +139,8 @@ def add_stamps(con: DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) 
     )
 
 
-def write_lines(con: DuckDBPyConnection) -> None:
-    """Write the varying columns of `charges_read`.
-
-    `first_rows` lists the rows from which `write_details` takes the other columns.
-    """
-    sqlfiles.run(con, "incoming_lines")
-
-
 def write_details(con: DuckDBPyConnection, files: BillFiles) -> bool:
-    """Write the shared columns of the last `write_lines`, under new bill numbers.
+    """Write the shared columns of the last `incoming_lines`, under new bill numbers.
 
     Returns whether each row has all required values. The view `incoming` shows the rows. `charges_read` may
     be narrowed to `first_rows`. Rows are mapped once, into their final tables; whether they replace others or
@@ -240,13 +232,9 @@ FROM bill_details
 LIMIT 0"""
 
 
-_TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
+# Deletes the rows written last, before a decision about them.
+TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
 DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')"""
-
-
-def take_back(con: DuckDBPyConnection) -> None:
-    """Delete the rows written last, before a decision about them."""
-    con.execute(_TAKE_BACK)
 
 
 def providers(con: DuckDBPyConnection) -> set[str]:

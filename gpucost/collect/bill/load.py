@@ -154,7 +154,8 @@ def write_rows(
                 for statement in statements:
                     con.execute(statement)
         con.execute(_READ)
-        charges.write_lines(con)
+        # First the varying columns; `first_rows` then lists the rows with all combinations of the others.
+        sqlfiles.run(con, "incoming_lines")
         con.execute(_FIRST_ROWS)
         is_complete = charges.write_details(con, files)
         con.execute(_ALL_ROWS)
@@ -199,7 +200,7 @@ def write_loose(
     findings = write_rows(con, form, staged, files, across_files=False)
     lost = bill_rules.superseded(con) if len(staged) > 1 else {}
     if lost or (len(staged) > 1 and con.execute(_IN_TWO_FILES).fetchall()):
-        charges.take_back(con)
+        con.execute(charges.TAKE_BACK)
         findings = write_rows(con, form, [file for file in staged if file.name not in lost], files)
     return findings, lost
 

@@ -262,9 +262,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def fetch(self, span: Span) -> list[ReadAnswer]:
         """All samples of one window; without remote read constant series by hour, other series raw."""
-        if not self._reads_chunks:
-            return self._fetch_all(span)
-        is_partial = self._client.is_partial(span)
+        is_partial = self._reads_chunks and self._client.is_partial(span)
         answers = self._fetch_all(span)
         return [replace(answer, is_partial=True) for answer in answers] if is_partial else answers
 
@@ -440,16 +438,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return load_window(con, self._window(run_id, (start, end), batch))
 
     def _window(self, run_id: int, span: Span, answers: list[ReadAnswer]) -> SampleWindow:
-        return SampleWindow(
-            source=self.source,
-            run_id=run_id,
-            from_ms=span[0],
-            to_ms=span[1],
-            cluster_label=self._server.cluster_label,
-            default_cluster=self._server.cluster or "default",
-            activity=self._thresholds,
-            answers=answers,
-        )
+        clusters = self._server.cluster_label, self._server.cluster or "default"
+        return SampleWindow(self.source, run_id, *span, *clusters, self._thresholds, answers)
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Size the next windows by this one, at most doubling them."""
