@@ -423,6 +423,11 @@ class ReadAnswer:
         """The number of samples that each one represents."""
         return np.ones(len(self.ts_ms), np.int32) if self.left_out is None else self.left_out + 1
 
+    @property
+    def samples(self) -> MetricSamples:
+        """The number of samples, and their first and last moment; there must be one."""
+        return MetricSamples(int(self.weights.sum()), int(self.ts_ms.min()), int(self.ts_ms.max()))
+
     def only(self, keep: Bools) -> ReadAnswer:
         """The answer with only the samples in `keep`."""
         if keep.all():
@@ -501,7 +506,7 @@ def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
     for (metric, answer, _), numbers in zip(answers, ids, strict=True):
         if not len(answer.ts_ms):
             continue
-        seen = MetricSamples(int(answer.weights.sum()), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+        seen = answer.samples
         metrics[metric] = metrics[metric] + seen if metric in metrics else seen
         limits = window.activity.get(metric)
         (activity if limits else states).append(_samples(answer, numbers, limits))

@@ -62,9 +62,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
                 cluster = labels.get(self._server.cluster_label) or self._server.cluster or "default"
                 work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
             if len(answer.ts_ms):
-                metrics[unit.name] = MetricSamples(
-                    len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max())
-                )
+                metrics[unit.name] = answer.samples
         loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}
