@@ -254,17 +254,17 @@ class ChunkReader:
 
     def _raw(self, owner: Int32s, chunks: Chunks) -> tuple[Int32s, Integers, Floats]:
         """All samples in the window of chunks without shared patterns: series, times and values."""
-        patterns = chunks.patterns.within(self.span)
-        chunk = patterns.number
-        values = chunks.first_value[chunk] ^ patterns.changes
+        chunks = chunks.within(self.span)
+        chunk = np.repeat(chunks.pattern, np.diff(chunks.bounds))
+        values = chunks.first_value[chunk] ^ chunks.changes
         is_sample = values != _STALE
         keep = slice(None) if is_sample.all() else is_sample
-        return owner[chunk][keep], patterns.ts_ms[keep], values.view(np.float64)[keep]
+        return owner[chunk][keep], chunks.ts_ms[keep], values.view(np.float64)[keep]
 
     def _states(self, series: list[Labels], owner: Integers, chunks: Chunks) -> ReadAnswer:
         """The samples that represent all chunks in the window."""
-        patterns = chunks.patterns.within(self.span)
-        ts_ms, bounds = patterns.ts_ms, patterns.bounds
+        chunks = chunks.within(self.span)
+        ts_ms, bounds = chunks.ts_ms, chunks.bounds
         chunk = np.flatnonzero(np.diff(bounds)[chunks.pattern])
         owner, pattern, first_value = owner[chunk], chunks.pattern[chunk], chunks.first_value[chunk]
 
@@ -275,7 +275,7 @@ class ChunkReader:
                 raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
             chunk, row = spread(kept.bounds[group], count)
             position = kept.position[row]
-            values = first_value[chunk] ^ patterns.changes[position]
+            values = first_value[chunk] ^ chunks.changes[position]
             index, left_out = owner[chunk].astype(np.int32), kept.left_out[row].astype(np.int32)
             answer = ReadAnswer(series, index, ts_ms[position], values.view(np.float64), left_out=left_out)
             is_sample = values != _STALE
@@ -284,7 +284,7 @@ class ChunkReader:
         is_early = ts_ms[bounds[pattern[1:]]] <= ts_ms[bounds[pattern[:-1] + 1] - 1]
         if (is_early & (owner[1:] == owner[:-1])).any():  # chunks that overlap: the store sorts their samples
             return expanded(Kept(np.arange(len(ts_ms)), bounds, np.zeros(len(ts_ms), np.int64)), pattern)[1]
-        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, patterns.changes.view(np.int64))
+        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, chunks.changes.view(np.int64))
         of_sample, answer = expanded(kept, pattern)
         if not kept.has_uneven:
             return answer
