@@ -1,7 +1,5 @@
 """Load billing exports: find files, detect formats, read, map, and replace earlier versions in the store."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +9,9 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from duckdb import DuckDBPyConnection, Statement
 
 from gpucost import disk, engine
 from gpucost.catalog import load_catalog
@@ -24,13 +24,9 @@ from gpucost.errors import DataError, GpucostError
 from gpucost.objects import Entry
 from gpucost.records import frozen_dataclass
 from gpucost.store import bill_files, bill_rules, charges, sqlfiles
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, Statement
-
-    from gpucost.store.bill_files import RawFile, Staged
-    from gpucost.store.charges import BillLoad, BillResult
-    from gpucost.store.connection import Store
+from gpucost.store.bill_files import RawFile, Staged
+from gpucost.store.charges import BillLoad, BillResult
+from gpucost.store.connection import Store
 
 # The mapped rows with optional columns, null by default: the columns of bill_rows, `format` if content does
 # not distinguish formats, and `issuer` of invoices if it is not the provider.
