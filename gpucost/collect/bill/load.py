@@ -340,7 +340,7 @@ class _Loading:
         if self.force or not self.store.exists:
             return {}
         with self.store.read() as con:
-            return charges.stamped(con)
+            return dict(con.execute(charges.STAMPED).fetchall())
 
     def all(self, trees: Sequence[Tree]) -> None:
         """Load the exports in the trees: each manifest by itself, loose files together."""
@@ -508,7 +508,7 @@ class _Loading:
         }
         if new:
             with self.store.write() as con:
-                charges.add_stamps(con, digest, new)
+                con.execute(charges.ADD_STAMPS, [list(new), list(new.values()), digest])
 
     def _loaded_whole(self, delivery: BillManifest, digests: Sequence[str]) -> str | None:
         """The digest of the load, if the store has exactly these files of a period, read by the current
@@ -517,7 +517,8 @@ class _Loading:
         if self.force or not self.store.exists:
             return None
         with self.store.read() as con:
-            loaded = charges.loaded_digest(con, delivery.source, delivery.billing_period)
+            period = [delivery.source, delivery.billing_period]
+            loaded: str | None = sqlfiles.value(con, charges.LOADED_DIGEST, period)
         is_same = any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
         return loaded if is_same else None
 

@@ -53,7 +53,7 @@ from gpucost.collect.prometheus.queries import (
 from gpucost.collect.prometheus.remote_read import NotOffered, request
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
-from gpucost.store import runs
+from gpucost.store import runs, sqlfiles
 from gpucost.store.metrics import (
     FAMILY_SAMPLES,
     LoadResult,
@@ -166,7 +166,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
     def take_stock(self, con: DuckDBPyConnection) -> None:
         """Assign known series to the configured clusters, and read the source's first and newest data."""
         runs.settle_clusters(con, self.source, self._server.cluster_label, self._server.cluster or "default")
-        self.data_from_ms = runs.first_data(con, self.kind, self.source)
+        self.data_from_ms = sqlfiles.value(con, runs.FIRST_DATA, [self.kind, self.source])
         self.newest_ms = runs.newest_sample(con, self.source)
 
     def late_spans(self) -> list[Span]:
@@ -429,7 +429,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 load_window(con, self._window(run_id, silent, []))
         self._silent.clear()
         if self._short is not None:
-            runs.extend_load(con, run_id, *self._short)
+            (first_ms, last_ms), end_ms = self._short
+            con.execute(runs.EXTEND_LOAD, [end_ms, run_id, first_ms, last_ms])
             self._short = None
         if self.newest_ms is None or newest >= self.newest_ms:
             self.newest_ms = newest
@@ -485,7 +486,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         for span in intersect(subtract(result.spans, failed), covered):
             with self.store.read() as con:
                 silences = runs.silent_families(con, self.source, self._server.cluster_label, *span)
-                self._namespaces |= runs.pod_namespaces(con, self.source)
+                self._namespaces.update(sqlfiles.column(con, runs.NAMESPACES, [self.source]))
             try:
                 answers = [answer for silence in silences for answer in self._others(*silence, span)]
             except SourceError as error:  # use only the stored data
@@ -558,7 +559,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         yield from silences
         runs.look(con, stored_needs(self._activity))
         codes = {finding.code for finding in silences}
-        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.requested))
+        con.execute(runs.OF_SOURCE, {"source": self.source, **result.requested.bounds})
+        lacks = (SourceFinding(*row) for row in con.fetchall())
         yield from (lack for lack in lacks if lack.code not in codes)
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             yield self._before_retention(result.not_collected.end_ms)
