@@ -206,7 +206,7 @@ class _LakeAttribution:
         tasks = [task for task in tasks if task.markers[0] not in self.written]
         if not tasks:
             return []
-        threads = spark.cpus(self.session) if self.session else None
+        threads = int(self.session.conf.get("spark.task.cpus", "1")) if self.session else None
         work = partial(steps.run, self.url, self.config, threads, tasks)
         if self.session:
             results = spark.run(self.session, work, [task.name for task in tasks])
