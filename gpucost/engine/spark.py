@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 _SCHEMA = "number long, result string"
 
 
-def cpus(session: Any) -> int:
-    """The cores that Spark gives each task."""
-    return int(session.conf.get("spark.task.cpus", "1"))
-
-
 def run(session: Any, work: Callable[[int], str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Run each task in Spark; return numbers and results when all have ended.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.catalog import accelerators, activity_metrics, load_catalog, other_resources
-from gpucost.config.model import hours_off, instant_ms
+from gpucost.config.model import Activity, Config, hours_off, instant_ms
 from gpucost.engine import run_stage, run_stages
 from gpucost.periods import label_name
 from gpucost.store import runs
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Activity, Config
 
 
 _INTERFACE = "interface"
@@ -85,20 +83,14 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
     con.execute(_CONFIGURED)
     _load_metrics(con, config.activity)
     for ordinal, team in enumerate(config.teams):
-        for pattern in team.namespaces:
-            con.execute(
-                "INSERT INTO team_globs VALUES ($1, $2, $3, $4)", [ordinal, team.name, pattern, team.clusters]
-            )
+        row = [ordinal, team.name, team.namespaces, team.clusters]
+        con.execute("INSERT INTO team_globs SELECT $1, $2, unnest($3::VARCHAR[]), $4", row)
         for key, values in team.labels.items():
-            for value in values:
-                con.execute(
-                    "INSERT INTO team_values VALUES ($1, $2, $3, $4)",
-                    [ordinal, team.name, label_name(key), value],
-                )
+            row = [ordinal, team.name, label_name(key), values]
+            con.execute("INSERT INTO team_values SELECT $1, $2, $3, unnest($4::VARCHAR[])", row)
         for key, values in team.cost_categories.items():
-            for value in values:
-                row = [ordinal, team.name, key, value, team.clusters]
-                con.execute("INSERT INTO team_categories VALUES ($1, $2, $3, $4, $5)", row)
+            row = [ordinal, team.name, key, values, team.clusters]
+            con.execute("INSERT INTO team_categories SELECT $1, $2, $3, unnest($4::VARCHAR[]), $5", row)
     for ordinal, rule in enumerate(config.workload_types):
         labels = [f"{label_name(key)}={value}" for key, values in rule.labels.items() for value in values]
         con.execute(

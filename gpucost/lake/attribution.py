@@ -1,17 +1,16 @@
 """`gpucost lake attribute`: run tasks with changed inputs, then publish all new figures at once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost import attribute as stages
 from gpucost import pipeline
+from gpucost.config.model import Config
 from gpucost.engine import spark
 from gpucost.lake import manifest, steps
 from gpucost.lake.files import PARTS, LakeFiles, open_files
@@ -30,9 +29,6 @@ from gpucost.lake.steps import (
 )
 from gpucost.periods import MS_PER_DAY, from_ms
 from gpucost.store.schema import latest_version
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Config
 
 _CURRENT = "_gpucost/current.json"
 # A task attributes adjoining days, up to this many (GPU, hour) pairs, and at least one day.
@@ -210,7 +206,7 @@ class _LakeAttribution:
         tasks = [task for task in tasks if task.markers[0] not in self.written]
         if not tasks:
             return []
-        threads = spark.cpus(self.session) if self.session else None
+        threads = int(self.session.conf.get("spark.task.cpus", "1")) if self.session else None
         work = partial(steps.run, self.url, self.config, threads, tasks)
         if self.session:
             results = spark.run(self.session, work, [task.name for task in tasks])

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
-from gpucost.objects import ADDRESSES, Entry, open_address
+from gpucost.objects import ADDRESSES, Bucket, Entry, open_address
 from gpucost.records import frozen_dataclass
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from gpucost.config.model import Config
     from gpucost.lake.manifest import LakeFile
-    from gpucost.objects import Bucket
 
     Item = TypeVar("Item")
     Made = TypeVar("Made")

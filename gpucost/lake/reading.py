@@ -13,7 +13,7 @@ from gpucost.lake.attribution import markers_of, raw_digest, read_current, utc_d
 from gpucost.lake.files import open_files
 from gpucost.lake.steps import TABLES, written_tables
 from gpucost.lake.tables import RAW
-from gpucost.periods import MS_PER_HOUR, local_midnight, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, local_midnight, to_ms
 from gpucost.store.connection import Store
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
 
 # The step that wrote the final rows of each table.
 _WRITERS = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import PriceError
-from gpucost.periods import MS_PER_HOUR, from_ms, iso, to_ms
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.price.book import book_digest, load_book
 from gpucost.price.discounts import load_discounts
 from gpucost.price.fx import fx_digest, load_fx_rates
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
 
 _BILL = "gpucost.price.bill"
 _DISCOUNTS = "FROM bill_rows WHERE kind = 'discount' LIMIT 1"

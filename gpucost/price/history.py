@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, from_ms
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
 from gpucost.price.list_prices import load_price_list
 from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
@@ -20,7 +20,6 @@ from gpucost.suggest import did_you_mean
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.periods import Period
 
 _DECIMALS = Decimal("0.000001")
 

@@ -3,21 +3,16 @@
 All purchase options side by side, at today's list prices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import date
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.errors import UsageError
-from gpucost.price.onprem import HOURS_PER_YEAR
+from gpucost.price.listing import ListedPrice, Listing
+from gpucost.price.onprem import HOURS_PER_YEAR, Tco
 from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
-
-if TYPE_CHECKING:
-    from gpucost.price.listing import ListedPrice, Listing
-    from gpucost.price.onprem import Tco
 
 _BINDING = {"reserved", "savings_plan", "cud"}
 _AS_LISTED = (

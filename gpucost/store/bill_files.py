@@ -4,16 +4,16 @@ Parquet is read in place, other files as a Parquet copy. Nothing here touches th
 before its lock is taken, in memory that does not grow with the files.
 """
 
-from __future__ import annotations
-
 import glob
 import operator
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 import duckdb
 from duckdb import (
@@ -32,10 +32,6 @@ from gpucost.errors import DataError
 from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 from gpucost.store.connection import OFFLINE, confine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 # Enough for a few row groups on both cores; the rest spills to the work directory.
 MEMORY_LIMIT = "600MB"

@@ -86,11 +86,10 @@ class BillResult:
         return self.verdict in ("beside", "replace")
 
 
-def loaded_digest(con: DuckDBPyConnection, source: str, billing_period: str) -> str | None:
-    """The digest of a source's loaded billing period; None if it is not loaded."""
-    of_period = "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole"
-    digest: str | None = sqlfiles.value(con, of_period, [source, billing_period])
-    return digest
+# The digest of a source's loaded billing period; null if it is not loaded.
+LOADED_DIGEST = "SELECT any_value(digest) FROM bills WHERE source = $1 AND billing_period = $2 AND is_whole"
+# The digests of files that the store's bills were loaded from, by the files' stamps.
+STAMPED = "SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills"
 
 
 @frozen_dataclass
@@ -121,34 +120,13 @@ def unchanged(con: DuckDBPyConnection, digest: str) -> list[BillResult]:
     return list(_results(con, dicts(con), "unchanged").values())
 
 
-def stamped(con: DuckDBPyConnection) -> dict[str, str]:
-    """The digests of files that the store's bills were loaded from, by the files' stamps."""
-    return dict(
-        con.execute(
-            "SELECT unnest(map_keys(file_stamps)), unnest(map_values(file_stamps)) FROM bills"
-        ).fetchall()
-    )
-
-
-def add_stamps(con: DuckDBPyConnection, digest: str, stamps: Mapping[str, str]) -> None:
-    """Store the stamps, each with a file's digest, with the bills of a load."""
-    con.execute(
-        "UPDATE bills SET file_stamps = map_concat(coalesce(file_stamps, MAP {}), map($1::VARCHAR[], $2::VARCHAR[])) "
-        "WHERE digest = $3",
-        [list(stamps), list(stamps.values()), digest],
-    )
-
-
-def write_lines(con: DuckDBPyConnection) -> None:
-    """Write the varying columns of `charges_read`.
-
-    `first_rows` lists the rows from which `write_details` takes the other columns.
-    """
-    sqlfiles.run(con, "incoming_lines")
+# Stores stamps, each with a file's digest, with the bills of a load.
+ADD_STAMPS = """
+UPDATE bills SET file_stamps = map_concat(coalesce(file_stamps, MAP {}), map($1::VARCHAR[], $2::VARCHAR[])) WHERE digest = $3"""
 
 
 def write_details(con: DuckDBPyConnection, files: BillFiles) -> bool:
-    """Write the shared columns of the last `write_lines`, under new bill numbers.
+    """Write the shared columns of the last `incoming_lines`, under new bill numbers.
 
     Returns whether each row has all required values. The view `incoming` shows the rows. `charges_read` may
     be narrowed to `first_rows`. Rows are mapped once, into their final tables; whether they replace others or
@@ -240,13 +218,9 @@ FROM bill_details
 LIMIT 0"""
 
 
-_TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
+# Deletes the rows written last, before a decision about them.
+TAKE_BACK = """DELETE FROM bill_lines WHERE batch_id = getvariable('batch_id');
 DELETE FROM bill_details WHERE batch_id = getvariable('batch_id')"""
-
-
-def take_back(con: DuckDBPyConnection) -> None:
-    """Delete the rows written last, before a decision about them."""
-    con.execute(_TAKE_BACK)
 
 
 def providers(con: DuckDBPyConnection) -> set[str]:

@@ -149,7 +149,7 @@ class Store:
         The log names deleted rows and the copy.
         """
         version, deleted = schema.current_version(con), schema.deleted_by_upgrade(con)
-        copy = schema.copied_before(self.path, version)
+        copy = self.path.with_name(f"{self.path.name}.schema-{version}")
         is_copied = 0 < version < schema.DELETES_SINCE
         if is_copied:
             con.execute("CHECKPOINT")

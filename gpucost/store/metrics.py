@@ -122,13 +122,13 @@ def build(samples: Samples) -> dict[str, Any]:
 
 
 def _build(samples: Samples) -> dict[str, Any]:
-    """Columns of the blocks of some series, in the order of series and hours."""
+    """Columns of the blocks of some series."""
     series_id, ts_ms, values, thresholds, _ = samples
     hour = ts_ms // MS_PER_HOUR
     new = begins(series_id, hour)
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(ts_ms))
-    counts = ends - starts
+    last, counts = ends - 1, ends - starts
     # Distances within a block only: its first sample, which follows another block, gets the second's.
     distances = np.diff(ts_ms, prepend=ts_ms[0])
     distances[starts] = distances[np.minimum(starts + 1, len(distances) - 1)]
@@ -136,9 +136,9 @@ def _build(samples: Samples) -> dict[str, Any]:
     constant = (counts > 1) & (shortest == longest)
     idle = values < thresholds
     # the last sample is valid into the next hour, so its value and time are used separately
-    idle[ends - 1] = False
+    idle[last] = False
     lasts = np.diff(ts_ms, append=0)
-    lasts[ends - 1] = 0
+    lasts[last] = 0
     idle_ms, value_ms = np.add.reduceat(idle * lasts, starts), np.add.reduceat(values * lasts, starts)
     gaps = np.where(constant, shortest, NONE)
     within = np.flatnonzero(~new)
@@ -147,28 +147,24 @@ def _build(samples: Samples) -> dict[str, Any]:
     irregular_blocks, medians = lower_medians(block[irregular], distances[within[irregular]])
     gaps[irregular_blocks] = medians
     offset = (ts_ms - hour * MS_PER_HOUR).astype(np.int32)
-    order = np.lexsort((hour[starts], series_id[starts]))
-    first, last = starts[order], ends[order] - 1
-    bounds = list(map(slice, starts[order].tolist(), ends[order].tolist()))
-    offsets = [
-        offset[:0] if even else offset[place] for place, even in zip(bounds, constant[order], strict=True)
-    ]
+    bounds = list(map(slice, starts.tolist(), ends.tolist()))
+    offsets = [offset[:0] if even else offset[place] for place, even in zip(bounds, constant, strict=True)]
     return {
-        "series_id": series_id[first],
-        "hour": hour[first].astype(np.int32),
-        "samples": counts[order].astype(np.int32),
-        "value_sum": np.add.reduceat(values, starts)[order],
-        "idle_samples": np.add.reduceat(idle, starts, dtype=np.int32)[order],
-        "idle_threshold": thresholds[first],
-        "first_offset_ms": offset[first],
+        "series_id": series_id[starts],
+        "hour": hour[starts].astype(np.int32),
+        "samples": counts.astype(np.int32),
+        "value_sum": np.add.reduceat(values, starts),
+        "idle_samples": np.add.reduceat(idle, starts, dtype=np.int32),
+        "idle_threshold": thresholds[starts],
+        "first_offset_ms": offset[starts],
         "last_offset_ms": offset[last],
-        "gap_ms": gaps[order].astype(np.int32),
-        "step_ms": np.where(constant, shortest, NONE)[order].astype(np.int32),
+        "gap_ms": gaps.astype(np.int32),
+        "step_ms": np.where(constant, shortest, NONE).astype(np.int32),
         "last_value": values[last],
         "vals": [values[place] for place in bounds],
-        "idle_ms": idle_ms[order].astype(np.int32),
-        "value_ms": value_ms[order],
-        "longest_ms": longest[order].astype(np.int32),
+        "idle_ms": idle_ms.astype(np.int32),
+        "value_ms": value_ms,
+        "longest_ms": longest.astype(np.int32),
         "offsets_ms": offsets,
     }
 
@@ -427,6 +423,11 @@ class ReadAnswer:
         """The number of samples that each one represents."""
         return np.ones(len(self.ts_ms), np.int32) if self.left_out is None else self.left_out + 1
 
+    @property
+    def samples(self) -> MetricSamples:
+        """The number of samples, and their first and last moment; there must be one."""
+        return MetricSamples(int(self.weights.sum()), int(self.ts_ms.min()), int(self.ts_ms.max()))
+
     def only(self, keep: Bools) -> ReadAnswer:
         """The answer with only the samples in `keep`."""
         if keep.all():
@@ -505,7 +506,7 @@ def load_window(con: DuckDBPyConnection, window: SampleWindow) -> LoadResult:
     for (metric, answer, _), numbers in zip(answers, ids, strict=True):
         if not len(answer.ts_ms):
             continue
-        seen = MetricSamples(int(answer.weights.sum()), int(answer.ts_ms.min()), int(answer.ts_ms.max()))
+        seen = answer.samples
         metrics[metric] = metrics[metric] + seen if metric in metrics else seen
         limits = window.activity.get(metric)
         (activity if limits else states).append(_samples(answer, numbers, limits))

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucost.periods import MS_PER_HOUR, to_ms
+from gpucost.periods import MS_PER_HOUR, Span, to_ms
 from gpucost.records import frozen_dataclass
 from gpucost.store import runs, sqlfiles
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.periods import Span
     from gpucost.store.connection import Store
 
 _LIST = "prices"  # the kind in loads and collect_runs

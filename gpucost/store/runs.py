@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from gpucost.periods import MS_PER_HOUR
+from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.store import sqlfiles
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.periods import Period, Span
 
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
 
@@ -80,12 +79,8 @@ def log_run(
     finish(con, run_id)
 
 
-def extend_load(con: DuckDBPyConnection, run_id: int, span: Span, end_ms: int) -> None:
-    """Extend a run's load [span) to `end_ms`, because a later sample proves that the gap is empty."""
-    con.execute(
-        "UPDATE loads SET to_ms = $1 WHERE run_id = $2 AND from_ms = $3 AND to_ms = $4",
-        [end_ms, run_id, *span],
-    )
+# Extends a run's load, because a later sample proves that the gap is empty: by new end, run, and span.
+EXTEND_LOAD = "UPDATE loads SET to_ms = $1 WHERE run_id = $2 AND from_ms = $3 AND to_ms = $4"
 
 
 def begin(con: DuckDBPyConnection, kind: str, source: str, span: Span) -> int:
@@ -142,16 +137,8 @@ def requested(con: DuckDBPyConnection, kind: str, source: str) -> list[Span]:
     ).fetchall()
 
 
-# empty windows are logged, too, and do not count
-_FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $1 AND source = $2 AND rows + dropped > 0"
-
-
-def first_data(con: DuckDBPyConnection, kind: str, source: str) -> int | None:
-    """The start of the first load with data from a source; None without data."""
-    first: int | None = sqlfiles.value(con, _FIRST_DATA, [kind, source])
-    return first
-
-
+# The start of the first load with data, by kind and source. Empty windows are logged, too, and do not count.
+FIRST_DATA = "SELECT min(from_ms) FROM loads WHERE kind = $1 AND source = $2 AND rows + dropped > 0"
 _NEWEST_SAMPLE = """
 SELECT greatest(
     (SELECT max(t.last_ms) FROM states AS t JOIN series AS s USING (series_id) WHERE s.source = $source),
@@ -229,14 +216,10 @@ def silent_families(
     return sqlfiles.run(con, "silent_families", params | {"tolerance_ms": SHORT_SILENCE_MS}).fetchall()
 
 
-_NAMESPACES = """
+# The namespaces with stored pods of a source.
+NAMESPACES = """
 SELECT DISTINCT labels['namespace'] AS namespace FROM series
 WHERE source = $1 AND metric = 'kube_pod_info' AND namespace <> ''"""
-
-
-def pod_namespaces(con: DuckDBPyConnection, source: str) -> set[str]:
-    """The namespaces with stored pods of a source."""
-    return set(sqlfiles.column(con, _NAMESPACES, [source]))
 
 
 def lagging_targets(
@@ -294,10 +277,7 @@ def look(con: DuckDBPyConnection, needs: Sequence[tuple[str, str, str, str]]) ->
     sqlfiles.run(con, "missing_metrics")
 
 
-def of_source(con: DuckDBPyConnection, source: str, period: Period) -> list[tuple[Any, ...]]:
-    """Rows of missing_metrics for a source's clusters in `period`: (level, code, message, fix)."""
-    return con.execute(
-        "SELECT DISTINCT level, code, message, fix FROM missing_metrics"
-        " WHERE cluster IN (SELECT cluster FROM series WHERE source = $source) AND from_ms < $to AND to_ms > $from ORDER BY ALL",
-        {"source": source, "from": period.start_ms, "to": period.end_ms},
-    ).fetchall()
+# Rows of missing_metrics for a source's clusters in a period: level, code, message, fix.
+OF_SOURCE = """
+SELECT DISTINCT level, code, message, fix FROM missing_metrics
+WHERE cluster IN (SELECT cluster FROM series WHERE source = $source) AND from_ms < $to_ms AND to_ms > $from_ms ORDER BY ALL"""

@@ -267,11 +267,6 @@ UNION ALL SELECT 'token_prices', count(*) FROM token_prices
 UNION ALL SELECT 'progress_series of gateways', count(*) FROM progress_series WHERE gateway IS NOT NULL"""
 
 
-def copied_before(path: Path, version: int) -> Path:
-    """The path of a store's copy made before its upgrade from `version`."""
-    return path.with_name(f"{path.name}.schema-{version}")
-
-
 def deleted_by_upgrade(con: DuckDBPyConnection) -> str:
     """A list of the rows that an upgrade of an open store deletes, by table; '' if none."""
     if current_version(con) != DELETES_SINCE - 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import frozen_dataclass
-from gpucost.store.connection import STORED, check_room, confine
+from gpucost.store.connection import STORED, Store, check_room, confine
 from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.store.connection import Store
 
 # Rows are stored in reading order: week by week, and series by series within. Other tables keep their order.
 _ORDER = {"blocks": "hour // 168, series_id, hour", "states": "series_id, first_ms"}

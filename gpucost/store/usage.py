@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
-from gpucost.periods import MS_PER_HOUR, from_ms, iso, within
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, within
 from gpucost.records import frozen_dataclass
 from gpucost.store import sqlfiles
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
-
-    from gpucost.periods import Period
 
 
 Row = dict[str, Any]

@@ -176,7 +176,10 @@ class QueryTree(MonthTree):
         with azure_in_words(self.name):
             try:
                 if link is None:
-                    return str(client.query.usage(self.scope, body, cls=_text))  # type: ignore[call-overload]
+                    answer = client.query.usage(
+                        self.scope, body, cls=lambda got, *_: got.http_response.text()
+                    )  # type: ignore[call-overload]
+                    return str(answer)
                 # The answer's next link, with the same body; never to another host.
                 if not link.startswith(self.management_url + "/"):
                     raise SourceError(
@@ -214,10 +217,6 @@ class QueryTree(MonthTree):
                 "grouping": [{"type": "Dimension", "name": name} for name in _DIMENSIONS.split()],
             },
         }
-
-
-def _text(got: Any, _result: Any, _headers: Any) -> str:
-    return str(got.http_response.text())
 
 
 class _Nobody:

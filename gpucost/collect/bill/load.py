@@ -1,7 +1,5 @@
 """Load billing exports: find files, detect formats, read, map, and replace earlier versions in the store."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +9,9 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from duckdb import DuckDBPyConnection, Statement
 
 from gpucost import disk, engine
 from gpucost.catalog import load_catalog
@@ -24,13 +24,9 @@ from gpucost.errors import DataError, GpucostError
 from gpucost.objects import Entry
 from gpucost.records import frozen_dataclass
 from gpucost.store import bill_files, bill_rules, charges, sqlfiles
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, Statement
-
-    from gpucost.store.bill_files import RawFile, Staged
-    from gpucost.store.charges import BillLoad, BillResult
-    from gpucost.store.connection import Store
+from gpucost.store.bill_files import RawFile, Staged
+from gpucost.store.charges import BillLoad, BillResult
+from gpucost.store.connection import Store
 
 # The mapped rows with optional columns, null by default: the columns of bill_rows, `format` if content does
 # not distinguish formats, and `issuer` of invoices if it is not the provider.
@@ -154,7 +150,8 @@ def write_rows(
                 for statement in statements:
                     con.execute(statement)
         con.execute(_READ)
-        charges.write_lines(con)
+        # First the varying columns; `first_rows` then lists the rows with all combinations of the others.
+        sqlfiles.run(con, "incoming_lines")
         con.execute(_FIRST_ROWS)
         is_complete = charges.write_details(con, files)
         con.execute(_ALL_ROWS)
@@ -199,7 +196,7 @@ def write_loose(
     findings = write_rows(con, form, staged, files, across_files=False)
     lost = bill_rules.superseded(con) if len(staged) > 1 else {}
     if lost or (len(staged) > 1 and con.execute(_IN_TWO_FILES).fetchall()):
-        charges.take_back(con)
+        con.execute(charges.TAKE_BACK)
         findings = write_rows(con, form, [file for file in staged if file.name not in lost], files)
     return findings, lost
 
@@ -343,7 +340,7 @@ class _Loading:
         if self.force or not self.store.exists:
             return {}
         with self.store.read() as con:
-            return charges.stamped(con)
+            return dict(con.execute(charges.STAMPED).fetchall())
 
     def all(self, trees: Sequence[Tree]) -> None:
         """Load the exports in the trees: each manifest by itself, loose files together."""
@@ -511,7 +508,7 @@ class _Loading:
         }
         if new:
             with self.store.write() as con:
-                charges.add_stamps(con, digest, new)
+                con.execute(charges.ADD_STAMPS, [list(new), list(new.values()), digest])
 
     def _loaded_whole(self, delivery: BillManifest, digests: Sequence[str]) -> str | None:
         """The digest of the load, if the store has exactly these files of a period, read by the current
@@ -520,7 +517,8 @@ class _Loading:
         if self.force or not self.store.exists:
             return None
         with self.store.read() as con:
-            loaded = charges.loaded_digest(con, delivery.source, delivery.billing_period)
+            period = [delivery.source, delivery.billing_period]
+            loaded: str | None = sqlfiles.value(con, charges.LOADED_DIGEST, period)
         is_same = any(self._digest(kind, digests) == loaded for kind in formats.all_formats())
         return loaded if is_same else None
 

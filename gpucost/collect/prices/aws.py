@@ -211,9 +211,13 @@ class AwsPrices(PriceCollector):
                 self.show_progress(f"{region}: instance types")
                 types |= {item.instance_type: item for item in self._types(session, region)}
                 names = {*types_in_catalog("aws"), *types}
-                prices += _not_none(
-                    [*self._products(session, region, names), *self._plans(session, region, names)], region
-                )
+                in_region = [*self._products(session, region, names), *self._plans(session, region, names)]
+                if all(price.purchase_option != "on_demand" for price in in_region):
+                    raise SourceError(
+                        f"aws: no prices of GPU instances in {region}",
+                        f"gpucost collect prices --provider aws --region {_ELSE}, or set other regions in [aws]",
+                    )
+                prices += in_region
         return ProviderPrices("aws", regions, without_duplicates(prices), instance_types=list(types.values()))
 
     def _types(self, session: boto3.Session, region: str) -> Iterator[InstanceType]:
@@ -266,15 +270,6 @@ class AwsPrices(PriceCollector):
                 return
             more = {"nextToken": answer["nextToken"]}
         raise SourceError("aws: the Savings Plans pages do not end")
-
-
-def _not_none(prices: list[ListPrice], region: str) -> list[ListPrice]:
-    if any(price.purchase_option == "on_demand" for price in prices):
-        return prices
-    raise SourceError(
-        f"aws: no prices of GPU instances in {region}",
-        f"gpucost collect prices --provider aws --region {_ELSE}, or set other regions in [aws]",
-    )
 
 
 def _part(answer: JsonObject, name: str, operation: str) -> Any:

@@ -1,28 +1,23 @@
 """Collect counters and gauges of work from a server with Prometheus' HTTP API."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from duckdb import DuckDBPyConnection
 
 from gpucost.collect.base import Collector, CollectResult, Progress, SourceFinding, TooMuch, period_of
 from gpucost.collect.progress.mappings import mappings, ready_made, selector, series_of
+from gpucost.collect.prometheus.client import PrometheusClient
 from gpucost.collect.prometheus.collector import open_client, server_warnings
+from gpucost.config.model import Config, PrometheusSource, UnitSettings
 from gpucost.errors import SourceError
 from gpucost.periods import Period, Span, to_ms
 from gpucost.store import runs
+from gpucost.store.connection import Store
 from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 from gpucost.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.collect.prometheus.client import PrometheusClient
-    from gpucost.config.model import Config, PrometheusSource, UnitSettings
-    from gpucost.store.connection import Store
 
 
 class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
@@ -62,9 +57,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
                 cluster = labels.get(self._server.cluster_label) or self._server.cluster or "default"
                 work.add(series_of(unit, labels, cluster), answer.ts_ms[part], answer.values[part])
             if len(answer.ts_ms):
-                metrics[unit.name] = MetricSamples(
-                    len(answer.ts_ms), int(answer.ts_ms.min()), int(answer.ts_ms.max())
-                )
+                metrics[unit.name] = answer.samples
         loaded = load_values(con, self.source, span, work)
         runs.log_load(con, run_id, self.kind, self.source, span, rows=loaded.values, dropped=loaded.dropped)
         dropped = {("progress", "nan"): loaded.dropped} if loaded.dropped else {}

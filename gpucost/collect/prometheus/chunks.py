@@ -35,37 +35,26 @@ _PREFIX = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4] * 2)
 _LENGTH = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64])
 
 
-class Patterns(NamedTuple):
-    """Samples of chunks that differ at most in their first value.
+class Chunks(NamedTuple):
+    """Decoded chunks: the first value of each, and its pattern, which is equal if only the first values differ.
 
     Pattern `p` has the times `ts_ms[bounds[p]:bounds[p + 1]]`; the values there are the first one XOR the `changes`,
     as bits of doubles.
     """
 
+    pattern: Integers
+    first_value: Words
     bounds: Integers
     ts_ms: Integers
     changes: Words
 
-    @property
-    def number(self) -> Integers:
-        """The number of the pattern of each sample."""
-        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
-
-    def within(self, span: Span) -> Patterns:
-        """The patterns without samples outside [from, to)."""
+    def within(self, span: Span) -> Chunks:
+        """The chunks without samples outside [from, to)."""
         keep = (self.ts_ms >= span[0]) & (self.ts_ms < span[1])
         if keep.all():
             return self
         bounds = np.append(0, np.cumsum(keep))[self.bounds]
-        return Patterns(bounds, self.ts_ms[keep], self.changes[keep])
-
-
-class Chunks(NamedTuple):
-    """Decoded chunks: the pattern and the first value of each."""
-
-    pattern: Integers
-    first_value: Words
-    patterns: Patterns
+        return self._replace(bounds=bounds, ts_ms=self.ts_ms[keep], changes=self.changes[keep])
 
 
 class Bits:
@@ -142,11 +131,13 @@ def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_
         pattern = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         _, chunk = np.unique(pattern, return_index=True)
     patterns = _patterns(bits, start[chunk], value_at[chunk], end[chunk], most_samples)
-    return Chunks(pattern, bits.words(value_at), patterns)
+    return Chunks(pattern, bits.words(value_at), *patterns)
 
 
-def _patterns(bits: Bits, start: Integers, value_at: Integers, end: Integers, most_samples: int) -> Patterns:
-    """The samples of different chunks."""
+def _patterns(
+    bits: Bits, start: Integers, value_at: Integers, end: Integers, most_samples: int
+) -> tuple[Integers, Integers, Words]:
+    """The bounds, times and changes of different chunks."""
     count = (bits.words(start) >> np.uint64(48)).astype(np.int64)
     # From the third sample on, each has at least two bits.
     if (count > 2 + 4 * (end - start)).any():
@@ -175,7 +166,7 @@ def _patterns(bits: Bits, start: Integers, value_at: Integers, end: Integers, mo
             if (bit[now] > last[now]).any():
                 raise Garbled("the answer contains a truncated chunk")
         ts_ms[place[now] + nth], changes[place[now] + nth] = time[now], change[now]
-    return Patterns(bounds, ts_ms, changes)
+    return bounds, ts_ms, changes
 
 
 def _read_distances(bits: Bits, bit: Integers, word: Words, distance: Integers) -> Words:

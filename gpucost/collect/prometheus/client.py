@@ -170,13 +170,7 @@ class PrometheusClient:
         return self._retried(read, path)
 
     def read_chunks(
-        self,
-        metric: str,
-        request: bytes,
-        span: Span,
-        external: frozenset[tuple[str, str]] = frozenset(),
-        *,
-        is_state: bool,
+        self, metric: str, request: bytes, span: Span, external: frozenset[tuple[str, str]], *, is_state: bool
     ) -> ReadAnswer:
         """The samples of a metric in [from, to), by remote read; without the samples of a state that change nothing.
 

@@ -53,7 +53,7 @@ from gpucost.collect.prometheus.queries import (
 from gpucost.collect.prometheus.remote_read import NotOffered, request
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
-from gpucost.store import runs
+from gpucost.store import runs, sqlfiles
 from gpucost.store.metrics import (
     FAMILY_SAMPLES,
     LoadResult,
@@ -166,7 +166,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
     def take_stock(self, con: DuckDBPyConnection) -> None:
         """Assign known series to the configured clusters, and read the source's first and newest data."""
         runs.settle_clusters(con, self.source, self._server.cluster_label, self._server.cluster or "default")
-        self.data_from_ms = runs.first_data(con, self.kind, self.source)
+        self.data_from_ms = sqlfiles.value(con, runs.FIRST_DATA, [self.kind, self.source])
         self.newest_ms = runs.newest_sample(con, self.source)
 
     def late_spans(self) -> list[Span]:
@@ -267,9 +267,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def fetch(self, span: Span) -> list[ReadAnswer]:
         """All samples of one window; without remote read constant series by hour, other series raw."""
-        if not self._reads_chunks:
-            return self._fetch_all(span)
-        is_partial = self._client.is_partial(span)
+        is_partial = self._reads_chunks and self._client.is_partial(span)
         answers = self._fetch_all(span)
         return [replace(answer, is_partial=True) for answer in answers] if is_partial else answers
 
@@ -436,7 +434,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 load_window(con, self._window(run_id, silent, []))
         self._silent.clear()
         if self._short is not None:
-            runs.extend_load(con, run_id, *self._short)
+            (first_ms, last_ms), end_ms = self._short
+            con.execute(runs.EXTEND_LOAD, [end_ms, run_id, first_ms, last_ms])
             self._short = None
         if self.newest_ms is None or newest >= self.newest_ms:
             self.newest_ms = newest
@@ -445,16 +444,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return load_window(con, self._window(run_id, (start, end), batch))
 
     def _window(self, run_id: int, span: Span, answers: list[ReadAnswer]) -> SampleWindow:
-        return SampleWindow(
-            source=self.source,
-            run_id=run_id,
-            from_ms=span[0],
-            to_ms=span[1],
-            cluster_label=self._server.cluster_label,
-            default_cluster=self._server.cluster or "default",
-            activity=self._thresholds,
-            answers=answers,
-        )
+        clusters = self._server.cluster_label, self._server.cluster or "default"
+        return SampleWindow(self.source, run_id, *span, *clusters, self._thresholds, answers)
 
     def learned(self, span: Span, loaded: LoadResult) -> None:
         """Size the next windows by this one, at most doubling them."""
@@ -500,7 +491,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         for span in intersect(subtract(result.spans, failed), covered):
             with self.store.read() as con:
                 silences = runs.silent_families(con, self.source, self._server.cluster_label, *span)
-                self._namespaces |= runs.pod_namespaces(con, self.source)
+                self._namespaces.update(sqlfiles.column(con, runs.NAMESPACES, [self.source]))
             try:
                 answers = [answer for silence in silences for answer in self._others(*silence, span)]
             except SourceError as error:  # use only the stored data
@@ -573,7 +564,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         yield from silences
         runs.look(con, stored_needs(self._activity))
         codes = {finding.code for finding in silences}
-        lacks = (SourceFinding(*row) for row in runs.of_source(con, self.source, result.requested))
+        con.execute(runs.OF_SOURCE, {"source": self.source, **result.requested.bounds})
+        lacks = (SourceFinding(*row) for row in con.fetchall())
         yield from (lack for lack in lacks if lack.code not in codes)
         if result.not_collected is not None and result.metrics and not result.failed_windows:
             yield self._before_retention(result.not_collected.end_ms)
@@ -638,20 +630,17 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         years.
         """
         start, end = self._now_ms - 730 * 24 * MS_PER_HOUR, self._now_ms
-        last: int | None = None
+        last = 0
         for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
-            times = {"start": f"{start / 1000:.3f}", "end": f"{end / 1000:.3f}", "step": f"{step // 1000}"}
             try:
-                answer = self._client.get("query_range", {"query": "count(kube_node_info)", **times})
-                last = max(
-                    (round(float(row["values"][-1][0]) * 1000) for row in answer["result"]), default=last
-                )
-            except (SourceError, KeyError, TypeError, ValueError, IndexError):
-                return last
-            if last is None:
-                return None
+                answer = self._client.by_step(_NODE_INFO, f"count({_NODE_INFO})", (start, end), step)
+            except SourceError:
+                break
+            last = int(answer.ts_ms.max(initial=last))
+            if not last:
+                break
             start, end = last, min(last + step, self._now_ms)
-        return last
+        return last or None
 
 
 def collect_prometheus(

@@ -223,13 +223,12 @@ class Hours:
         group[np.unique(slot, return_index=True)[1]] += scrapes.count.size
         bounds = scrapes.kept.bounds
         row, at = spread(bounds[group], np.diff(bounds)[group])
-        left_out = scrapes.kept.left_out[at]
         positions = [np.full(len(ts_ms), position) for position, _, ts_ms, _ in self._samples]
         index = np.concatenate((self._index[whole][row], *positions))
         moments = scrapes.ts_ms[scrapes.kept.position[at]]
         ts_ms = np.concatenate((moments, *(ts_ms for _, _, ts_ms, _ in self._samples)))
         values = np.concatenate((self.value[whole][row], *(values for *_, values in self._samples)))
-        left_out = np.pad(left_out, (0, len(index) - len(row)))
+        left_out = np.pad(scrapes.kept.left_out[at], (0, len(index) - len(row)))
         order = np.lexsort((ts_ms, index))
         return ReadAnswer(
             self.series,

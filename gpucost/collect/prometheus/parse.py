@@ -48,7 +48,7 @@ _SAMPLES = re.compile(rb'%b,(?:"%b"|null)(?:\],\[%b,(?:"%b"|null))*+' % (_TIME, 
 _LATEST_SECOND = 1e12
 
 
-_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
+NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
 
 
 class Garbled(Exception):
@@ -83,7 +83,7 @@ class MatrixReader:
         self._text = bytearray()  # the unparsed text
         self._next = _PIECE  # the length from which it is parsed
         self._series: list[Labels] = []
-        self._parts: list[tuple[NDArray[np.int32], Integers, Floats]] = [_NO_SAMPLES]
+        self._parts: list[tuple[NDArray[np.int32], Integers, Floats]] = [NO_SAMPLES]
         self.warnings: list[str] = []
         self.is_partial = False
 

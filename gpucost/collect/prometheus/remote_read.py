@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpucost.collect.base import TooMuch
-from gpucost.collect.prometheus.chunks import Bits, decode
+from gpucost.collect.prometheus.chunks import Bits, Chunks, decode
 from gpucost.collect.prometheus.hours import Kept
-from gpucost.collect.prometheus.parse import CACHE_LIMIT, SERIES_WEIGHT, Garbled
+from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Garbled
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass, grouped
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gpucost.collect.prometheus.chunks import Chunks
     from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.config.model import PrometheusSource
 
@@ -52,7 +51,6 @@ _XOR = 1
 _STALE = np.uint64(0x7FF0000000000002)
 # Number of chunks whose samples are decoded together: with fewer, steps take longer; with more, memory.
 _PART_CHUNKS = 4096
-_NO_SAMPLES = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0)
 # Size limit of an answer: the bytes of its samples before compression.
 SAMPLE_BYTES = 16
 
@@ -120,26 +118,22 @@ def _uncompressed(data: bytes) -> bytes:
 
 # Check an answer.
 
-_POLYNOMIAL = 0x82F63B78
+_POLYNOMIAL = np.uint32(0x82F63B78)
 
 
 @cache
-def _after_zeros(power: int) -> tuple[Checksums, Checksums]:
+def _after_zeros(power: int) -> Checksums:
     """The checksums after 2^`power` zero bytes (4 or more), by the lower and the upper half of the ones before."""
-    if power == 2:
-        images = np.uint32(1) << np.arange(32, dtype=np.uint32)
-        for _ in range(32):
-            images = images >> np.uint32(1) ^ (images & np.uint32(1)) * np.uint32(_POLYNOMIAL)
-    else:
-        images = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    images = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    if power > 2:
         images = _append_zeros(_append_zeros(images, power - 1), power - 1)
-    halves = []
-    for half in np.split(images, 2):
-        table = np.zeros(1, np.uint32)
-        for image in half:
-            table = np.concatenate((table, table ^ image))
-        halves.append(table)
-    return halves[0], halves[1]
+    else:
+        for _ in range(32):
+            images = images >> np.uint32(1) ^ (images & np.uint32(1)) * _POLYNOMIAL
+    tables = np.zeros((2, 1), np.uint32)
+    for image in images.reshape(2, 16).T:
+        tables = np.concatenate((tables, tables ^ image[:, None]), axis=1)
+    return tables
 
 
 def _append_zeros(checksums: Checksums, power: int) -> Checksums:
@@ -174,18 +168,13 @@ def checksums(texts: Sequence[bytes]) -> Checksums:
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a byte, and the byte after it."""
-    number = data[at]
-    at += 1
-    if number < 128:
-        return number, at
-    number, shift = number & 127, 7
-    while shift < 70:
+    number = 0
+    for shift in range(0, 70, 7):
         octet = data[at]
         at += 1
         number |= (octet & 127) << shift
         if octet < 128:
             return number, at
-        shift += 7
     raise Garbled("the answer contains a number that is too long")
 
 
@@ -255,7 +244,7 @@ class ChunkReader:
         first, after = _chunks(bits, first[is_chunk][order], after[is_chunk][order])
         if self.is_state:
             return self._states(series, owner, decode(bits, first, after, self.most_samples, is_shared=True))
-        parts = [_NO_SAMPLES]
+        parts = [NO_SAMPLES]
         for at in range(0, len(owner), _PART_CHUNKS):
             part = slice(at, at + _PART_CHUNKS)
             chunks = decode(bits, first[part], after[part], self.most_samples, is_shared=False)
@@ -267,17 +256,17 @@ class ChunkReader:
 
     def _raw(self, owner: Int32s, chunks: Chunks) -> tuple[Int32s, Integers, Floats]:
         """All samples in the window of chunks without shared patterns: series, times and values."""
-        patterns = chunks.patterns.within(self.span)
-        chunk = patterns.number
-        values = chunks.first_value[chunk] ^ patterns.changes
+        chunks = chunks.within(self.span)
+        chunk = np.repeat(chunks.pattern, np.diff(chunks.bounds))
+        values = chunks.first_value[chunk] ^ chunks.changes
         is_sample = values != _STALE
         keep = slice(None) if is_sample.all() else is_sample
-        return owner[chunk][keep], patterns.ts_ms[keep], values.view(np.float64)[keep]
+        return owner[chunk][keep], chunks.ts_ms[keep], values.view(np.float64)[keep]
 
     def _states(self, series: list[Labels], owner: Integers, chunks: Chunks) -> ReadAnswer:
         """The samples that represent all chunks in the window."""
-        patterns = chunks.patterns.within(self.span)
-        ts_ms, bounds = patterns.ts_ms, patterns.bounds
+        chunks = chunks.within(self.span)
+        ts_ms, bounds = chunks.ts_ms, chunks.bounds
         chunk = np.flatnonzero(np.diff(bounds)[chunks.pattern])
         owner, pattern, first_value = owner[chunk], chunks.pattern[chunk], chunks.first_value[chunk]
 
@@ -288,7 +277,7 @@ class ChunkReader:
                 raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
             chunk, row = spread(kept.bounds[group], count)
             position = kept.position[row]
-            values = first_value[chunk] ^ patterns.changes[position]
+            values = first_value[chunk] ^ chunks.changes[position]
             index, left_out = owner[chunk].astype(np.int32), kept.left_out[row].astype(np.int32)
             answer = ReadAnswer(series, index, ts_ms[position], values.view(np.float64), left_out=left_out)
             is_sample = values != _STALE
@@ -297,7 +286,7 @@ class ChunkReader:
         is_early = ts_ms[bounds[pattern[1:]]] <= ts_ms[bounds[pattern[:-1] + 1] - 1]
         if (is_early & (owner[1:] == owner[:-1])).any():  # chunks that overlap: the store sorts their samples
             return expanded(Kept(np.arange(len(ts_ms)), bounds, np.zeros(len(ts_ms), np.int64)), pattern)[1]
-        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, patterns.changes.view(np.int64))
+        kept = Kept.of(ts_ms, bounds, ts_ms // MS_PER_HOUR, chunks.changes.view(np.int64))
         of_sample, answer = expanded(kept, pattern)
         if not kept.has_uneven:
             return answer

@@ -222,15 +222,16 @@ class _Text:
             re.sub(r"%-?\d+$", "", part).strip().lower().replace("_", "") for part in first.split(found)
         )
         has_header = bool({"jobid", "jobidraw"} & set(names))
+        named = tuple(field.strip().lower() for field in self.form.fields or ())
         if has_header:
             columns = names[:-1] if names[-1] == "" else names
-            if self.form.fields and tuple(field.strip().lower() for field in self.form.fields) != columns:
+            if self.form.fields and named != columns:
                 fields = ", ".join(self.form.fields)
                 raise self.error(
                     1, f"the header has {len(columns)} fields, but --fields names others: {fields}"
                 )
-        elif self.form.fields:
-            columns = tuple(field.strip().lower() for field in self.form.fields)
+        elif named:
+            columns = named
         else:
             raise self.error(1, "the header is missing: name the fields with --fields")
         missing = [names for names in _NEEDED if not {*names.lower().split(" or ")} & {*columns}]
