@@ -1,5 +1,7 @@
 """Kinds of billing export, detected by a file's columns, never by its name."""
 
+from __future__ import annotations
+
 import hashlib
 import re
 import unicodedata

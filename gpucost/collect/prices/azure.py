@@ -1,5 +1,7 @@
 """Azure list prices: the retail prices API, which needs no login."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime

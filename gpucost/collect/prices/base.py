@@ -1,5 +1,7 @@
 """Common parts of list price collectors: queries, answers and failures."""
 
+from __future__ import annotations
+
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping

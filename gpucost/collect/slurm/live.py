@@ -1,5 +1,7 @@
 """Query Slurm directly: by its commands, locally or over ssh, or through slurmrestd."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
