@@ -135,7 +135,7 @@ class ChargebackQuery(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """The charges by LEDGER_BY as lines of CSV, with a header; `teams` are those of the other lines."""
+    """The charges by LEDGER_BY as lines of CSV, with a header; `teams` has the team of each other line."""
 
     lines: list[str]
     teams: list[str | None]

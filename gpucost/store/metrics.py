@@ -347,8 +347,8 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Write the lower median of the distances between samples, per scrape target and hour.
 
-    Series of a target with as many samples from the same first to the same last one have the same distances: those of
-    the series with the fewest samples left out.
+    Series of a target with as many samples from the same first to the same last one have the same distances; the
+    series with the fewest samples left out has them.
     """
     series_id, ts_ms, _, _, left_out = samples
     hour = ts_ms // MS_PER_HOUR

@@ -209,7 +209,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         """Find the existing metrics and their sizes, to size the first windows."""
         start, end = spans[0][0], spans[-1][1]
         self._names = self._client.label_values("__name__", start, end)
-        # Without this endpoint, nothing marks windows as partial.
+        # Without this endpoint, windows have no mark of partial answers.
         may_read = self._server.remote_read and self._names is not None
         self._reads_chunks = may_read and self._offers_chunks((start, end))
         if any(selector.scope == "hosts" for selector in self._selectors):

@@ -295,7 +295,7 @@ class ChunkReader:
         return expanded(kept, pattern + has_runs * (len(bounds) - 1))[1]
 
     def _is_first(self, answer: ReadAnswer) -> Flags:
-        """Whether a sample's series is the first of those with equal scrapes in that hour.
+        """Whether a sample's series is the first of the series with equal scrapes in that hour.
 
         They belong to one target, and have as many samples from the same first to the same last one.
         """

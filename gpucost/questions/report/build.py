@@ -73,7 +73,7 @@ def workload_tables(
 ) -> dict[str | None, Table]:
     """The most expensive workloads with their team, namespace, cluster and GPU model, and the sum of the others.
 
-    Key None has those of the whole fleet, the other keys those of each of `teams`, which are the teams' reports.
+    Key None has the workloads of the whole fleet, the other keys the workloads of each of `teams`, the teams' reports.
     """
     most = None if teams else MOST_WORKLOADS
     view = build(
