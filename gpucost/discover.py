@@ -1,7 +1,5 @@
 """Discovery for `gpucost init`: a nearby Prometheus, its retention, and the local time zone."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Checks of config, store, servers, metrics and prices, with one fix for each problem."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Failures that users can meet: the failure, its place, and the next step."""
 
-from __future__ import annotations
-
 import re
 
 from gpucost.texts import concealed

@@ -3,8 +3,6 @@
 The command line, the Python API and the MCP tools read the same declarations.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Periods, spans of time and their names, shared by all stages."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator

@@ -7,8 +7,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from gpucost import attribute as attribution
-from gpucost import catalog, price
+from gpucost import attribute as attribution, catalog, price
 from gpucost.errors import GpucostError, SourceError, StoreError
 from gpucost.periods import from_ms, local_midnight, month_period, to_ms
 

@@ -1,7 +1,5 @@
 """Immutable value classes, and grouping of values."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

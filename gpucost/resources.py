@@ -1,7 +1,5 @@
 """The folders of editable files: inside an installed wheel, or next to the package in a checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent

@@ -1,7 +1,5 @@
 """Base classes of answers whose JSON differs from their fields."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, ClassVar, get_type_hints
 

@@ -1,7 +1,5 @@
 """The text "did you mean …?"."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 

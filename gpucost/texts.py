@@ -1,7 +1,5 @@
 """External text, made safe to show to people."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """The program: every command is a row of a table and is imported when it runs."""
 
-from __future__ import annotations
-
 import csv
 from collections import UserDict
 from collections.abc import Iterator, Mapping

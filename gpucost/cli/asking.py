@@ -1,7 +1,5 @@
 """Questions of the registry as commands: options and output."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shell completion of values: names and months in the store, and dimensions."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

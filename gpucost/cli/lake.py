@@ -1,7 +1,5 @@
 """`gpucost lake`: raw data as Parquet files by cluster and day, and the figures made of them."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Annotated, Literal
 

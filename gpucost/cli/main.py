@@ -1,7 +1,5 @@
 """The entry point: handle Ctrl-C and closed streams before any other import."""
 
-from __future__ import annotations
-
 import os
 import sys
 

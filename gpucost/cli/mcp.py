@@ -1,7 +1,5 @@
 """`gpucost mcp`: read-only tools for agents, over the Model Context Protocol."""
 
-from __future__ import annotations
-
 from gpucost.cli.command import Call, command
 
 

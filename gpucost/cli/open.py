@@ -1,7 +1,5 @@
 """`gpucost open`: the report as a page, in a browser."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

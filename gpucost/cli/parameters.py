@@ -1,7 +1,5 @@
 """Options for typer."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """`gpucost policy rules`: the built-in rules."""
 
-from __future__ import annotations
-
 from gpucost.cli.command import Call, command
 
 

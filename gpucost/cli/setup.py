@@ -276,8 +276,7 @@ def schema(
       gpucost schema report
       gpucost schema unit.epoch -o epoch.schema.json
     """
-    from gpucost.questions import SCHEMAS
-    from gpucost.questions import schema as schema_of
+    from gpucost.questions import SCHEMAS, schema as schema_of
 
     text = "".join(f"{each}\n" for each in SCHEMAS) if name is None else schema_of(name)
     call.deliver(text, "JSON Schema")

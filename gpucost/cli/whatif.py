@@ -1,7 +1,5 @@
 """`gpucost whatif plan`: several changes over named groups of workloads."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Annotated
 

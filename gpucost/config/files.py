@@ -1,7 +1,5 @@
 """Locations of the config file and the store. Shell completion imports this module, so it must import fast."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read the configuration: options over GPUCOST_* variables over `gpucost.toml` over defaults."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Secrets from files, environment variables or the system's keyring; the configuration names the place."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from gpucost import attribute as stages
-from gpucost import pipeline
+from gpucost import attribute as stages, pipeline
 from gpucost.config.model import Config
 from gpucost.engine import spark
 from gpucost.lake import manifest, steps

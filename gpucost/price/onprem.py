@@ -3,8 +3,6 @@
 Purchase, power, space and people, spread over its hours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """List prices of tokens: the price of a million, by model, seller and day."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date

@@ -33,19 +33,16 @@ from gpucost.questions.reconcile.statement import (
     in_cents,
     reconcile,
 )
-from gpucost.questions.report.build import build as build_report
-from gpucost.questions.report.build import build_each, workload_tables
+from gpucost.questions.report.build import build as build_report, build_each, workload_tables
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views
-from gpucost.questions.waste.anatomy import Waste
-from gpucost.questions.waste.anatomy import build as dissect
+from gpucost.questions.waste.anatomy import Waste, build as dissect
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.data import csv_lines
 from gpucost.render.formatting import coverage_lines, figure_text, missing_text, percent
-from gpucost.render.html import Block, environment, frame, part
-from gpucost.render.html import render as html
+from gpucost.render.html import Block, environment, frame, part, render as html
 from gpucost.render.markdown import environment as markdown_environment
 from gpucost.render.schema import json_text, to_dict, to_json
 from gpucost.render.view import ApiCost, Coverage, CoverageAnswer, ReportView, Row, Standing, Table

@@ -1,7 +1,5 @@
 """A Helm chart of CronJobs that collect and charge, with the volume of their store."""
 
-from __future__ import annotations
-
 import re
 
 from gpucost import __version__

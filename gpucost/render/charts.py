@@ -4,8 +4,6 @@ Shapes are stretched to the width of the page, but texts are not: shapes have th
 percentages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any

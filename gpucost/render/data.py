@@ -1,7 +1,5 @@
 """Reports as JSON, flat CSV and Parquet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from decimal import Decimal

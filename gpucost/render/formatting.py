@@ -1,7 +1,5 @@
 """Figures as text, with the same words in the terminal and in Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal

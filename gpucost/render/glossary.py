@@ -1,7 +1,5 @@
 """Glossary: one definition and one denominator per term, for pages, headers and docs/glossary.md."""
 
-from __future__ import annotations
-
 from gpucost.records import frozen_dataclass
 
 

@@ -1,7 +1,5 @@
 """JSON of answers and its JSON Schema, both from one TypeAdapter of the answer class."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime

@@ -3,8 +3,6 @@
 In pages, text from outside is escaped, with its hidden characters shown.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

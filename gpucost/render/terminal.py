@@ -1,7 +1,5 @@
 """Pages for a terminal: plain text in columns, with optional color."""
 
-from __future__ import annotations
-
 import io
 from itertools import groupby
 from typing import Literal
@@ -9,8 +7,7 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Column as GridColumn
-from rich.table import Table as Grid
+from rich.table import Column as GridColumn, Table as Grid
 from rich.text import Text
 
 from gpucost.records import frozen_dataclass

@@ -1,7 +1,5 @@
 """Own nodes next to the cloud: their number for the base load, and the month in which they have paid for themselves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The cost of a fleet: price x hours. Attribution computes the same figures from the store."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -10,8 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period
-from gpucost.periods import from_ms as at
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms as at
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
 from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key

@@ -1,7 +1,5 @@
 """Options and amounts that several what-ifs share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """GPU models of the catalog: memory, MIG profiles, and the date of these facts."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple

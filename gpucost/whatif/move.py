@@ -1,7 +1,5 @@
 """Work in another region or cloud, if it costs clearly less there, or its data in a cache near the work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Several pods on one GPU: time slicing, MPS or MIG, packed by measured memory and activity."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tokens of a model: bought from an API, or served by replicas on own GPUs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

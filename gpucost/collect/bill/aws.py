@@ -5,8 +5,6 @@ The SQL reads CUR 2.0's names; case and separators in other deliveries (Athena, 
 Sources: AWS CUR User Guide and AWS Data Exports User Guide, data dictionaries.
 """
 
-from __future__ import annotations
-
 import re
 
 from gpucost.collect.bill.formats import Format, spelled, squeeze

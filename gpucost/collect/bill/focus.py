@@ -1,7 +1,5 @@
 """FOCUS cost and usage, 1.0 to 1.4, of any provider (focus.finops.org): specification or snake case spelling."""
 
-from __future__ import annotations
-
 import re
 
 from gpucost.collect.bill.formats import Format

@@ -1,7 +1,5 @@
 """Kinds of billing export, detected by a file's columns, never by its name."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

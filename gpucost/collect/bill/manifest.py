@@ -5,8 +5,6 @@ manifests of its deliveries ("assemblies") and names the valid one. Sources: AWS
 Usage Reports files"; AWS Data Exports User Guide, "Understanding export delivery".
 """
 
-from __future__ import annotations
-
 import re
 from itertools import takewhile
 from pathlib import PurePosixPath

@@ -5,8 +5,6 @@ GPU-hours, or by OCPU- and GB-hours. Sources: OCI documentation, "Cost and Usage
 report schema) and "FOCUS Cost Report Schema" (2026).
 """
 
-from __future__ import annotations
-
 import re
 
 from gpucost.collect.bill.formats import Format, spelled

@@ -1,7 +1,5 @@
 """List prices of the clouds, written to files: one module and PriceCollector per provider."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """Azure list prices: the retail prices API, which needs no login."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime

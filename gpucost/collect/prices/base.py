@@ -1,7 +1,5 @@
 """Common parts of list price collectors: queries, answers and failures."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping

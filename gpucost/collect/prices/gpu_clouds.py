@@ -1,7 +1,5 @@
 """GPU clouds with public prices per GPU: RunPod's list, and the median of Vast.ai's offers."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections import defaultdict

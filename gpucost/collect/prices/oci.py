@@ -1,7 +1,5 @@
 """OCI list prices: the files of Oracle's cost estimator, without login. One price holds in all regions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Read completed work from CSV and JSONL files: one row per workload, time and amount."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Metrics that count work, and the meaning of their labels: built-in mappings and configured ones."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Iterable, Mapping

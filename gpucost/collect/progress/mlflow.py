@@ -1,7 +1,5 @@
 """Collect runs of an MLflow tracking server: their times, places, and completed epochs."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

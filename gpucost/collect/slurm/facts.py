@@ -1,7 +1,5 @@
 """Parse Slurm's facts other than jobs: nodes, reservations, node events, accounts and their shares."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

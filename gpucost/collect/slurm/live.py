@@ -1,7 +1,5 @@
 """Query Slurm directly: by its commands, locally or over ssh, or through slurmrestd."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Spot price history from AWS and Azure, or from files with their answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
 from datetime import datetime

@@ -3,8 +3,6 @@
 Tables and queries: https://learn.microsoft.com/azure/virtual-machines/spot-vms#pricing-and-eviction-history.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

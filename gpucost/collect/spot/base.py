@@ -1,7 +1,5 @@
 """Facts of spot prices, from servers or files: prices, times and AWS regions."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

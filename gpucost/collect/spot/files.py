@@ -1,7 +1,5 @@
 """Files of spot prices: find, parse, and load all of them or none."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Budgets and targets of a month, with an exit code for cron and pipelines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -11,8 +9,7 @@ from gpucost.periods import local_days
 from gpucost.questions.budget.days import BOUGHT, chosen_month, costs_by_day, known_days
 from gpucost.questions.budget.states import BudgetAnswer, BudgetState, check
 from gpucost.questions.request import MonthRequest
-from gpucost.render.schema import columns_of
-from gpucost.render.schema import table as as_table
+from gpucost.render.schema import columns_of, table as as_table
 from gpucost.render.view import Document, Table, money, share, text
 
 MISSED = 3

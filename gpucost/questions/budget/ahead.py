@@ -1,7 +1,5 @@
 """The fleet at several sizes, bought each way, as `gpucost forecast` shows it."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from decimal import Decimal
 

@@ -1,18 +1,14 @@
 """Days that broke their own pattern, and the workloads behind them."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Annotated
 
 from gpucost.options import Option
 from gpucost.periods import local_days
 from gpucost.questions.budget.days import LEVELS, RECENT_DAYS, chosen_month, costs_by_day, known_days
-from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow
-from gpucost.questions.budget.patterns import anomalies as unusual
+from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow, anomalies as unusual
 from gpucost.questions.request import PeriodRequest
-from gpucost.render.schema import columns_of
-from gpucost.render.schema import table as as_table
+from gpucost.render.schema import columns_of, table as as_table
 from gpucost.render.view import Document, Table, figure, money, text
 
 _NOTE = (

@@ -1,7 +1,5 @@
 """The forecast cost of the month, with its range."""
 
-from __future__ import annotations
-
 from calendar import monthrange
 from datetime import date, timedelta
 from itertools import chain

@@ -1,7 +1,5 @@
 """Days on which the fleet, a team or a workload cost more or less than its own pattern."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The cost of weekdays and of the last days of months, compared with other days."""
 
-from __future__ import annotations
-
 from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The level of daily costs and its trend, followed day by day."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import date
 from math import inf, sqrt

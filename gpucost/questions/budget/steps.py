@@ -1,7 +1,5 @@
 """A step: the level of daily costs jumps and stays there. After one day it can still be an odd day."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import exp, sqrt
 from operator import itemgetter

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
-from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side
-from gpucost.questions.diff.parts import diff as between
+from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side, diff as between
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table

@@ -20,8 +20,8 @@ from gpucost.questions.explain.costs import (
     NodeCost,
     TeamExplained,
     WorkloadExplained,
+    explain_cost as explain,
 )
-from gpucost.questions.explain.costs import explain_cost as explain
 from gpucost.questions.request import MonthRequest
 from gpucost.records import mixin_dataclass
 from gpucost.render.formatting import figure_text

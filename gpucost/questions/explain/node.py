@@ -1,15 +1,12 @@
 """A node's price per hour at a moment, and its source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 
 from gpucost.options import Option, argument
 from gpucost.periods import iso, parse_instant
 from gpucost.pipeline import read_attributed
-from gpucost.price.explain import NodeExplained, shown_price
-from gpucost.price.explain import explain_node as explain
+from gpucost.price.explain import NodeExplained, explain_node as explain, shown_price
 from gpucost.questions.request import Request
 from gpucost.render.view import Document, Section, Table, Texts, figure, text
 

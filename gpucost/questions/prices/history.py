@@ -1,7 +1,5 @@
 """The history of an instance type's spot price."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from gpucost.options import Option, argument

@@ -1,7 +1,5 @@
 """The cost of an hour of an own node, part by part."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated

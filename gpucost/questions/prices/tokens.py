@@ -1,7 +1,5 @@
 """Prices of a million tokens, by model and seller."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from gpucost.errors import GpucostError

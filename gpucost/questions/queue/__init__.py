@@ -1,7 +1,5 @@
 """Waits for GPUs and fair shares."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from gpucost.errors import GpucostError

@@ -1,7 +1,5 @@
 """The cost of a number of GPUs for a number of hours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path

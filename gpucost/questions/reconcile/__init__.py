@@ -15,8 +15,7 @@ from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Option
 from gpucost.periods import month_period
 from gpucost.pipeline import read_attributed
-from gpucost.questions.reconcile.statement import Reconciliation
-from gpucost.questions.reconcile.statement import reconcile as account
+from gpucost.questions.reconcile.statement import Reconciliation, reconcile as account
 from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text

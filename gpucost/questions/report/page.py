@@ -18,8 +18,7 @@ from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views
-from gpucost.questions.waste.anatomy import BUCKETS, Waste
-from gpucost.questions.waste.anatomy import build as dissect
+from gpucost.questions.waste.anatomy import BUCKETS, Waste, build as dissect
 from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
 from gpucost.render.view import Table

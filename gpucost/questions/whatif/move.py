@@ -1,7 +1,5 @@
 """`gpucost whatif move`: work in another region or cloud, or its data near it."""
 
-from __future__ import annotations
-
 from gpucost.questions.whatif.prices import dated, list_prices
 from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.questions.whatif.view import document

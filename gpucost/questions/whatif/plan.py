@@ -1,7 +1,5 @@
 """Several changes over named groups of workloads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

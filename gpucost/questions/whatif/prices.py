@@ -1,7 +1,5 @@
 """List prices for what-ifs, and answers that name old prices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """`gpucost whatif rightsize`: fewer GPUs for the same work."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from gpucost.questions.whatif.prices import list_prices

@@ -1,7 +1,5 @@
 """`gpucost whatif share`: several pods on one GPU."""
 
-from __future__ import annotations
-
 from gpucost.errors import UsageError
 from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.questions.whatif.view import document

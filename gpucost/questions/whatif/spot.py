@@ -1,7 +1,5 @@
 """`gpucost whatif spot`: on-demand usage moved to spot."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`gpucost whatif tokens`: the tokens of a model from own GPUs, or bought from an API."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Answers of what-ifs as a page, as JSON (gpucost.whatif/1) and as rows, all with the same figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

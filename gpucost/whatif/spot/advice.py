@@ -1,7 +1,5 @@
 """Which workloads suit spot nodes, and why."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Closed forms of work on spot: paid time, the best checkpoint interval, and the break-even rate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

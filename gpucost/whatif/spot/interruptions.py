@@ -1,7 +1,5 @@
 """Interruptions of spot instances: published rates by family, and the posterior with own evidence."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

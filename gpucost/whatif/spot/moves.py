@@ -1,7 +1,5 @@
 """Options of spot, and the nodes that can move with their spot prices and interruptions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """Parts of workloads that move together, and their cost at any rate of interruptions."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence
