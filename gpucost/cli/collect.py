@@ -11,9 +11,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
-from gpucost.cli.command import Call, SpanCall, command
-from gpucost.cli.output import print_error
-from gpucost.cli.runs import (
+from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
+from gpucost.options import Names, Option, argument
+
+from .command import Call, SpanCall, command
+from .output import print_error
+from .runs import (
     bigquery,
     check_sources,
     collect_list_prices,
@@ -26,8 +29,6 @@ from gpucost.cli.runs import (
     queried_months,
     run_bills,
 )
-from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
-from gpucost.options import Names, Option, argument
 
 if TYPE_CHECKING:
     from gpucost.collect.prices import PriceResult

@@ -1,6 +1,6 @@
 """`gpucost mcp`: read-only tools for agents, over the Model Context Protocol."""
 
-from gpucost.cli.command import Call, command
+from .command import Call, command
 
 
 @command()

@@ -3,10 +3,11 @@
 from importlib.resources import files
 from typing import Annotated
 
-from gpucost.cli.asking import Ask, asking
-from gpucost.cli.command import Call
 from gpucost.errors import UsageError
 from gpucost.options import Option
+
+from .asking import Ask, asking
+from .command import Call
 
 
 @asking("whatif plan")

@@ -21,8 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-from gpucost.config.files import STORE_NAME
 from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, from_ms, local_days, local_midnight, to_ms
+
+from .files import STORE_NAME
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]

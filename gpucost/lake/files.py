@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
     from gpucost.config.model import Config
-    from gpucost.lake.manifest import LakeFile
+
+    from .manifest import LakeFile
 
     Item = TypeVar("Item")
     Made = TypeVar("Made")

@@ -18,14 +18,15 @@ from pydantic import TypeAdapter
 from gpucost import attribute, disk, inventory, price
 from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
-from gpucost.lake import tables
-from gpucost.lake.files import LakeFiles, checksum, open_files
-from gpucost.lake.manifest import LakeFile, Tables, partition
-from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.sqlfiles import value
+
+from . import tables
+from .files import LakeFiles, checksum, open_files
+from .manifest import LakeFile, Tables, partition
+from .tables import BY_NAME, STITCHED, parquet, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.price.fx import FxRates
+
+    from .fx import FxRates
 
 # Purchase option -> the capacity type of its nodes. On-demand options price reserved capacity, too.
 PURCHASE_OPTIONS = {

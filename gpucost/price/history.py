@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
-from gpucost.price.list_prices import load_price_list
 from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.suggest import did_you_mean
+
+from .list_prices import load_price_list
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,8 +12,14 @@ from pydantic import TypeAdapter
 from gpucost import disk
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
-from gpucost.publish import seal
-from gpucost.publish.chargeback import (
+from gpucost.questions.findings import read_findings
+from gpucost.questions.report.page import bundle_blocks
+from gpucost.records import frozen_dataclass
+from gpucost.store import log
+from gpucost.store.table_files import csv_text
+
+from . import seal
+from .chargeback import (
     FILE,
     ChargebackQuery,
     File,
@@ -24,11 +30,6 @@ from gpucost.publish.chargeback import (
     read_bundle,
     write,
 )
-from gpucost.questions.findings import read_findings
-from gpucost.questions.report.page import bundle_blocks
-from gpucost.records import frozen_dataclass
-from gpucost.store import log
-from gpucost.store.table_files import csv_text
 
 if TYPE_CHECKING:
     from datetime import datetime

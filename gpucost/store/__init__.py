@@ -1,6 +1,6 @@
 """The store: one DuckDB file with collected data and results."""
 
-from gpucost.store.connection import Store
-from gpucost.store.schema import SourceInfo, StoreInfo, TableInfo
+from .connection import Store
+from .schema import SourceInfo, StoreInfo, TableInfo
 
 __all__ = ["SourceInfo", "Store", "StoreInfo", "TableInfo"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpucost.engine import dicts
 from gpucost.errors import DataError
 from gpucost.records import frozen_dataclass
-from gpucost.store import sqlfiles
+
+from . import sqlfiles
 
 if TYPE_CHECKING:
     from datetime import datetime

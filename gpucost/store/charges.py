@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import dicts
 from gpucost.records import frozen_dataclass
-from gpucost.store import sqlfiles
-from gpucost.store.bill_rules import (
+
+from . import sqlfiles
+from .bill_rules import (
     NEW_AND_OLD,
     PAIR,
     Verdict,

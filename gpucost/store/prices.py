@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, Span, to_ms
 from gpucost.records import frozen_dataclass
-from gpucost.store import runs, sqlfiles
+
+from . import runs, sqlfiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duckdb import DuckDBPyConnection
 
-    from gpucost.store.connection import Store
+    from .connection import Store
 
 _LIST = "prices"  # the kind in loads and collect_runs
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gpucost.records import frozen_dataclass
-from gpucost.store import sqlfiles
-from gpucost.store.metrics import begins, hash64
+
+from . import sqlfiles
+from .metrics import begins, hash64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.periods import Span
-    from gpucost.store.metrics import Bools, Floats, Int64s
+
+    from .metrics import Bools, Floats, Int64s
 
 # Labels that differ between replicas of a Prometheus.
 _REPLICAS = frozenset(

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, Span
-from gpucost.store import sqlfiles
+
+from . import sqlfiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.records import frozen_dataclass
-from gpucost.store.sqlfiles import column, value
+
+from .sqlfiles import column, value
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

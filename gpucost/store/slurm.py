@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpucost.store import sqlfiles
+from . import sqlfiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import frozen_dataclass
-from gpucost.store.connection import STORED, Store, check_room, confine
-from gpucost.store.sqlfiles import column, value
+
+from .connection import STORED, Store, check_room, confine
+from .sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

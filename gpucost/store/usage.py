@@ -10,7 +10,8 @@ from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, within
 from gpucost.records import frozen_dataclass
-from gpucost.store import sqlfiles
+
+from . import sqlfiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -10,7 +10,8 @@ from typing import Any
 from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
-from gpucost.whatif.fleet import Costs, Price, Usage
+
+from .fleet import Costs, Price, Usage
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None

@@ -13,10 +13,11 @@ from gpucost.engine import dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms as at
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
-from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key
-from gpucost.whatif.curve import Curve, Evidence, counted
-from gpucost.whatif.flags import round_money, to_decimal, total
-from gpucost.whatif.fleet import Price, Row
+
+from .avoidable import NOTHING, Commitments, Cover, Key
+from .curve import Curve, Evidence, counted
+from .flags import round_money, to_decimal, total
+from .fleet import Price, Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

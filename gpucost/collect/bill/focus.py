@@ -2,7 +2,7 @@
 
 import re
 
-from gpucost.collect.bill.formats import Format
+from .formats import Format
 
 # x_: additions of AWS, Azure and gpucost's own files; they separate a machine's hours from its other charges.
 _NAMES = """

@@ -10,7 +10,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpucost.clouds import HALF, aws_client, aws_in_words, aws_login
-from gpucost.collect.prices.base import (
+from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
+from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
+
+from .base import (
     HOURS_PER_YEAR,
     PriceCollector,
     again,
@@ -20,9 +24,6 @@ from gpucost.collect.prices.base import (
     types_in_catalog,
     without_duplicates,
 )
-from gpucost.errors import SourceError
-from gpucost.inputs import JsonObject
-from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
     import boto3

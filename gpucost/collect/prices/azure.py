@@ -7,7 +7,12 @@ from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
-from gpucost.collect.prices.base import (
+from gpucost.errors import SourceError
+from gpucost.http import JsonServer
+from gpucost.inputs import JsonObject
+from gpucost.store.prices import ListPrice, ProviderPrices
+
+from .base import (
     HOURS_PER_YEAR,
     PriceCollector,
     again,
@@ -16,10 +21,6 @@ from gpucost.collect.prices.base import (
     types_in_catalog,
     without_duplicates,
 )
-from gpucost.errors import SourceError
-from gpucost.http import JsonServer
-from gpucost.inputs import JsonObject
-from gpucost.store.prices import ListPrice, ProviderPrices
 
 SOURCE = "azure retail prices"
 

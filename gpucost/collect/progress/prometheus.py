@@ -7,7 +7,6 @@ import numpy as np
 from duckdb import DuckDBPyConnection
 
 from gpucost.collect.base import Collector, CollectResult, Progress, SourceFinding, TooMuch, period_of
-from gpucost.collect.progress.mappings import mappings, ready_made, selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient
 from gpucost.collect.prometheus.collector import open_client, server_warnings
 from gpucost.config.model import Config, PrometheusSource, UnitSettings
@@ -18,6 +17,8 @@ from gpucost.store.connection import Store
 from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 from gpucost.suggest import did_you_mean
+
+from .mappings import mappings, ready_made, selector, series_of
 
 
 class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):

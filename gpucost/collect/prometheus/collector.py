@@ -29,9 +29,23 @@ from gpucost.collect.base import (
     period_of,
     whole_hours,
 )
-from gpucost.collect.prometheus.client import PrometheusClient, Retries
-from gpucost.collect.prometheus.hours import Hours, Scrapes, scrapes, speakers
-from gpucost.collect.prometheus.queries import (
+from gpucost.errors import SourceError, UsageError
+from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
+from gpucost.store import runs, sqlfiles
+from gpucost.store.metrics import (
+    FAMILY_SAMPLES,
+    LoadResult,
+    ReadAnswer,
+    SampleWindow,
+    Threshold,
+    load_presence,
+    load_window,
+    series_key,
+)
+
+from .client import PrometheusClient, Retries
+from .hours import Hours, Scrapes, scrapes, speakers
+from .queries import (
     ACTIVITY_LOST,
     DCGM_FIX,
     GPU_CAPACITY,
@@ -50,20 +64,7 @@ from gpucost.collect.prometheus.queries import (
     selectors,
     stored_needs,
 )
-from gpucost.collect.prometheus.remote_read import NotOffered, request
-from gpucost.errors import SourceError, UsageError
-from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
-from gpucost.store import runs, sqlfiles
-from gpucost.store.metrics import (
-    FAMILY_SAMPLES,
-    LoadResult,
-    ReadAnswer,
-    SampleWindow,
-    Threshold,
-    load_presence,
-    load_window,
-    series_key,
-)
+from .remote_read import NotOffered, request
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

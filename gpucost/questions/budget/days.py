@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_midnight, name_of
-from gpucost.questions.budget.projection import Days, days_of
 from gpucost.render.view import Notice, ReportView
+
+from .projection import Days, days_of
 
 if TYPE_CHECKING:
     from gpucost.questions.request import Request

@@ -11,11 +11,12 @@ from pydantic import Field
 
 from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
-from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast
 from gpucost.questions.report.sections import unmeasured
 from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer, ratio
 from gpucost.shapes import Shape
+
+from .projection import CostSeries, Days, Forecast, forecast
 
 if TYPE_CHECKING:
     from gpucost.config.model import Budget, Config

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
 from gpucost.periods import parse_period
-from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side, diff as between
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Line, Notice, ReportView, Table, Value, ValueColumn, money, text
+
+from .parts import CELL, PARTS, Diff, DiffRow, Side, diff as between
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

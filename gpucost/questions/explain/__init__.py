@@ -13,7 +13,12 @@ from gpucost.options import Option, argument, count
 from gpucost.periods import Period, local_midnight, name_of, parse_instant
 from gpucost.pipeline import read_attributed
 from gpucost.price.explain import shown_rows
-from gpucost.questions.explain.costs import (
+from gpucost.questions.request import MonthRequest
+from gpucost.records import mixin_dataclass
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
+
+from .costs import (
     BilledMachine,
     CostExplained,
     NamespaceExplained,
@@ -22,10 +27,6 @@ from gpucost.questions.explain.costs import (
     WorkloadExplained,
     explain_cost as explain,
 )
-from gpucost.questions.request import MonthRequest
-from gpucost.records import mixin_dataclass
-from gpucost.render.formatting import figure_text
-from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config

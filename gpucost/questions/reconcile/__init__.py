@@ -15,7 +15,6 @@ from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Option
 from gpucost.periods import month_period
 from gpucost.pipeline import read_attributed
-from gpucost.questions.reconcile.statement import Reconciliation, reconcile as account
 from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text
@@ -31,6 +30,8 @@ from gpucost.render.view import (
     number,
     text,
 )
+
+from .statement import Reconciliation, reconcile as account
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

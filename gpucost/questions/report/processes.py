@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.engine import answer_rows
-from gpucost.questions.report.rows import PACKAGE
 from gpucost.render.view import Notice
+
+from .rows import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpucost.questions.units.query import UnitQuery, UnitView, prepare
-from gpucost.questions.units.serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
-from gpucost.questions.units.work import epochs, experiments
+from .query import UnitQuery, UnitView, prepare
+from .serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
+from .work import epochs, experiments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,11 @@ from gpucost.errors import UsageError
 from gpucost.options import Names
 from gpucost.questions.report.processes import processes
 from gpucost.questions.report.rows import in_hours
-from gpucost.questions.units.query import (
+from gpucost.records import frozen_dataclass, grouped_by
+from gpucost.render.view import ApiModel
+from gpucost.store.sqlfiles import column
+
+from .query import (
     PACKAGE,
     PLACE,
     Item,
@@ -30,9 +34,6 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import frozen_dataclass, grouped_by
-from gpucost.render.view import ApiModel
-from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -13,7 +13,10 @@ from typing_extensions import TypedDict
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.questions.report.rows import in_hours
-from gpucost.questions.units.query import (
+from gpucost.records import frozen_dataclass, grouped, grouped_by
+from gpucost.render.view import hours
+
+from .query import (
     PACKAGE,
     PLACE,
     Item,
@@ -31,8 +34,6 @@ from gpucost.questions.units.query import (
     total,
     with_remainders,
 )
-from gpucost.records import frozen_dataclass, grouped, grouped_by
-from gpucost.render.view import hours
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

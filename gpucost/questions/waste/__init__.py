@@ -10,7 +10,6 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
-from gpucost.questions.waste.anatomy import BY_NAME, Waste, WasteAnswer, build
 from gpucost.render.schema import table
 from gpucost.render.view import (
     Document,
@@ -24,6 +23,8 @@ from gpucost.render.view import (
     share,
     text,
 )
+
+from .anatomy import BY_NAME, Waste, WasteAnswer, build
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

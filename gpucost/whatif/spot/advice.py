@@ -5,7 +5,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.whatif.fleet import Workload
-from gpucost.whatif.spot.moves import SpotQuery
+
+from .moves import SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 # names of jobs whose runs can be repeated

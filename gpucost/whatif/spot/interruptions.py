@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from gpucost.catalog import facts
 from gpucost.records import frozen_dataclass
-from gpucost.whatif.spot.formulas import bisected
+
+from .formulas import bisected
 
 
 class Place(NamedTuple):
