@@ -1,19 +1,14 @@
 """Files that gpucost writes: complete or absent, durable, and private."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Only the owner may read and write stores, bundles and config files.
 PRIVATE = 0o600

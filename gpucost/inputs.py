@@ -1,21 +1,16 @@
 """External files, read within limits; docs/limits.md lists the limits."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
 import json
 import tomllib
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, AnyStr
 
 from gpucost.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import IO, AnyStr
 
 # A JSON object.
 JsonObject = dict[str, Any]

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from gpucost import attribute as attribution, catalog, price
 from gpucost.errors import GpucostError, SourceError, StoreError
-from gpucost.periods import from_ms, local_midnight, month_period, to_ms
+from gpucost.periods import Period, from_ms, local_midnight, month_period, to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
     from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
     from gpucost.collect.base import CollectResult, Progress
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.store.connection import Store
     from gpucost.store.upkeep import StoreCheck
 

@@ -15,7 +15,7 @@ from gpucost.http import TransientError, retry, send
 from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text, percent, target_text, value_of
 from gpucost.render.templates import environment
-from gpucost.render.view import OF_ALLOCATED, OF_NODES, ratio
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, ReportView, Row, ratio
 from gpucost.resources import reports_dir
 from gpucost.texts import excerpt, one_line, readable_json, shortened, visible_parts
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from gpucost.config.model import Email, Slack
-    from gpucost.render.view import ReportView, Row
 
 _MOST_NOTICES = 3
 _LONGEST_NAME = 48

@@ -22,7 +22,7 @@ from gpucost.options import (
     SpanOptions,
     WorkloadSelection,
 )
-from gpucost.periods import parse_period
+from gpucost.periods import Period, parse_period
 from gpucost.records import mixin_dataclass
 from gpucost.texts import concealed
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.render.view import Document, ReportView
     from gpucost.store.connection import Store
 

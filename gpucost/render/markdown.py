@@ -12,12 +12,11 @@ from gpucost.resources import reports_dir
 from gpucost.texts import in_markdown, one_line
 
 from .formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
-from .view import OF_ALLOCATED, OF_NODES, ReportView, ratio
+from .view import OF_ALLOCATED, OF_NODES, Page, ReportView, ratio
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from .view import Page
 
 _DEAREST = 3
 

@@ -11,7 +11,7 @@ import numpy as np
 from gpucost.records import frozen_dataclass
 
 from . import sqlfiles
-from .metrics import begins, hash64
+from .metrics import Bools, Floats, Int64s, begins, hash64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from gpucost.periods import Span
 
-    from .metrics import Bools, Floats, Int64s
 
 # Labels that differ between replicas of a Prometheus.
 _REPLICAS = frozenset(

@@ -15,7 +15,7 @@ from gpucost.periods import local_midnight, to_ms
 from gpucost.price.book import load_book
 from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
-from gpucost.price.listing import PriceQuery, listing, price_of_region, source_of
+from gpucost.price.listing import ListedPrice, PriceQuery, listing, price_of_region, source_of
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.price.listing import ListedPrice
 
 # Days of the mix of instance types, and their minimum.
 MIX_DAYS, LEAST_DAYS = 28, 7

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
-from gpucost.periods import parse_period
+from gpucost.periods import Period, parse_period
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
 

@@ -1,23 +1,17 @@
 """Changes between two periods and their causes: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from gpucost.options import Names
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.render.view import CoverageAnswer
+from gpucost.render.view import CoverageAnswer, ReportView
 from gpucost.shapes import Shape
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from gpucost.render.view import ReportView
 
 _DIGITS = 60
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from gpucost.config.model import Section, Text
+from gpucost.config.model import Config, Section, Text
 from gpucost.config.tables import TableFile
 from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.render.view import CoverageAnswer
+from gpucost.render.view import CoverageAnswer, ReportView
 from gpucost.shapes import Shape
 from gpucost.store.usage import Row, read_idle, read_measured, read_usage
 from gpucost.whatif.covered import read_covers
@@ -32,9 +32,7 @@ from gpucost.whatif.spot.moves import SpotQuery
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from gpucost.config.model import Config
     from gpucost.questions.report.query import Query
-    from gpucost.render.view import ReportView
 
 #: The dimensions of the report that `check` reads.
 BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")

@@ -1,11 +1,10 @@
 """Prices of GPUs by place."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument
@@ -23,10 +22,6 @@ from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Table, ValueColumn, count, figure, text
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
 
 _DECIMALS = 4  # of a price per hour, or of a million tokens
 

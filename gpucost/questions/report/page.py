@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.options import WorkloadSelection
-from gpucost.periods import is_month
+from gpucost.periods import Period, is_month
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.savings import period_words
@@ -19,7 +19,7 @@ from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import BUCKETS, Waste, build as dissect
 from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
-from gpucost.render.view import Table
+from gpucost.render.view import LayerKind, ReportView, Table
 
 from .build import workload_tables
 from .reading import load_rates
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-    from gpucost.periods import Period
     from gpucost.publish.chargeback import Bundle
     from gpucost.questions.findings.kinds import Findings
-    from gpucost.render.view import LayerKind, ReportView
     from gpucost.store.connection import Store
 
     from .query import Query
