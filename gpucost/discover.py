@@ -69,7 +69,7 @@ def probe(url: str) -> Server | None:
 def timezone(environ: Mapping[str, str] = os.environ, etc: Path = Path("/etc")) -> str:
     """The IANA name of the machine's time zone; UTC if it is unknown."""
     link = os.path.realpath(etc / "localtime").partition("/zoneinfo/")[2]
-    written = (etc / "timezone").read_text(encoding="utf-8").strip() if (etc / "timezone").is_file() else ""
+    written = (etc / "timezone").read_text("utf-8").strip() if (etc / "timezone").is_file() else ""
     for name in (environ.get("TZ", "").removeprefix(":"), link, written):
         try:
             if name and name not in ("Etc/UTC", "localtime"):

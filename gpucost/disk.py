@@ -189,4 +189,4 @@ def _umask() -> int:
 def write_text(text: str, output: Path) -> None:
     """Write `text` to `output`, as `atomic_write` does. Raises GpucostError if it cannot."""
     with atomic_write(output) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, "utf-8")

@@ -109,6 +109,11 @@ def month_period(day: date, tz: ZoneInfo) -> Period:
     return Period(local_midnight(first, tz), local_midnight(following, tz))
 
 
+def bill_month(month: str) -> Period:
+    """The billing period `month` (`2026-10`, UTC)."""
+    return month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+
+
 def previous_month(moment: datetime, tz: ZoneInfo) -> Period:
     """The last local month that is over at the moment."""
     return month_period(moment.astimezone(tz).date().replace(day=1) - timedelta(days=1), tz)

@@ -15,6 +15,11 @@ def reports_dir() -> Path:
     return _find("reports")
 
 
+def shipped(path: str) -> str:
+    """The text of a file in the package."""
+    return (_PACKAGE / path).read_text("utf-8")
+
+
 def _find(name: str) -> Path:
     # pyproject.toml puts pricing/ and reports/ into the wheel under these names
     packed = _PACKAGE / f"_{name}"

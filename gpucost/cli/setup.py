@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict
-from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +21,7 @@ from gpucost.errors import ConfigError, StoreError
 from gpucost.options import Option, argument
 from gpucost.periods import Period, name_of
 from gpucost.render.rows import RowFormat, render_rows
+from gpucost.resources import shipped
 from gpucost.texts import bytes_text, readable_json, visible
 
 from .command import BriefCall, Call, RowsCall, TargetCall, command
@@ -252,13 +252,13 @@ for a Slurm cluster: gpucost collect slurm --sacct sacct, or write a file and lo
 
 
 def _write(target: Path, answers: dict[str, str]) -> None:
-    text = files("gpucost.cli").joinpath("starter.toml").read_text(encoding="utf-8")
+    text = shipped("cli/starter.toml")
     for name, answer in answers.items():
         text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
     made_folder(target.parent, "--config names another file")
     # somebody may write a password into it
     with disk.atomic_write(target, disk.PRIVATE) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, "utf-8")
 
 
 @command(without="config store")

@@ -1,10 +1,10 @@
 """`gpucost whatif plan`: several changes over named groups of workloads."""
 
-from importlib.resources import files
 from typing import Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import Option
+from gpucost.resources import shipped
 
 from .asking import Ask, asking
 from .command import Call
@@ -23,4 +23,4 @@ def whatif_plan(
             "gpucost whatif plan --example > plan.toml writes one to start from",
         )
     else:
-        call.write((files("gpucost.whatif") / "example-plan.toml").read_text(encoding="utf-8"))
+        call.write(shipped("whatif/example-plan.toml"))

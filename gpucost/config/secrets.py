@@ -25,7 +25,7 @@ def secret(
     if file is not None:
         where = f"[{section}] {name}_file"
         try:
-            value = file.read_text(encoding="utf-8").strip()
+            value = file.read_text("utf-8").strip()
         except UnicodeDecodeError:
             raise error(f"{where}: {file} is not a text file") from None
         except OSError as failure:

@@ -108,7 +108,7 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in folder.iterdir())
         config = folder / CONFIG
-        is_demo = config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)
+        is_demo = config.is_file() and config.read_text("utf-8").startswith(_MARK)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{folder} cannot hold a demo: {error}", "gpucost demo --keep ./gpucost-demo"
@@ -136,8 +136,8 @@ def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[s
     folder = folder.absolute()
     prepare(folder)
     scarce = iso(estimated.start + timedelta(days=16, hours=9))
-    (folder / BOOK).write_text(f"{_BOOK}{scarce},,\n", encoding="utf-8")
-    (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
+    (folder / BOOK).write_text(f"{_BOOK}{scarce},,\n", "utf-8")
+    (folder / CONFIG).write_text(_CONFIG, "utf-8")
     config = load_config(folder / CONFIG, environ={}, cwd=folder)
     store = Store.of(config)
     period = Period(billed.start, estimated.end)

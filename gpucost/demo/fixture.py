@@ -128,7 +128,7 @@ def write_slurm(con: DuckDBPyConnection, base_s: int, period: Period, folder: Pa
     con.table("sacct").write_csv(str(paths[0]), sep=DELIMITER, header=True)
     for name, text in con.execute(_LINES, params).fetchall():
         paths.append(folder / name)
-        paths[-1].write_text(f"{text}\n", encoding="utf-8")
+        paths[-1].write_text(f"{text}\n", "utf-8")
     return paths
 
 

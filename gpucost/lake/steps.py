@@ -219,7 +219,7 @@ def run(url: str, config: Config, threads: int | None, tasks: Sequence[Task], nu
             local = {}  # price files: a worker may not have the originals
             for key, (path, content) in task.prices.items():
                 local[key] = near / f"{key}{path.suffix}"
-                local[key].write_text(content, encoding="utf-8")
+                local[key].write_text(content, "utf-8")
                 copies[str(local[key])] = str(path)
             config = config.model_copy(update={"prices": config.prices.model_copy(update=local)})
             store = Store(near / "store.duckdb", mode=config.file_mode)

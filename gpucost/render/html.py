@@ -107,7 +107,7 @@ def frame() -> dict[str, str]:
     """`style` and `script`, for inclusion in a page, and their digests for its Content-Security-Policy."""
     found = {}
     for name, file in (("style", "report.css"), ("script", "report.js")):
-        text = (reports_dir() / "html" / file).read_text(encoding="utf-8").strip()
+        text = (reports_dir() / "html" / file).read_text("utf-8").strip()
         found[name], found[f"{name}_digest"] = text, b64encode(sha256(text.encode()).digest()).decode()
     return found
 

@@ -343,7 +343,7 @@ def _check_statement(con: DuckDBPyConnection, sql: str) -> None:
         )
     # with ANALYZE or options, the rest of an EXPLAIN is not a SELECT
     select = re.sub(r"^EXPLAIN\b", "", statements[0].query, flags=re.IGNORECASE)
-    ((parsed,),) = con.execute("SELECT json_serialize_sql($1)", [select]).fetchall()
+    parsed = value(con, "SELECT json_serialize_sql($1)", [select])
     if parsed.startswith('{"error":true') or _NOT_READING.search(parsed):
         raise StoreError("the store is read-only here: the statement is not a plain SELECT", _STATEMENTS)
 

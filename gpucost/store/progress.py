@@ -164,7 +164,7 @@ def _insert(con: DuckDBPyConnection, source: str, span: Span, batch: ProgressBat
     index, at_ms, values = _changes(index[valid], at_ms[valid], values[valid], is_event)
     rows = {"key": keys[index], "at_ms": at_ms, "value": values}
     with sqlfiles.frames(con, progress_batch=rows, progress_batch_series=columns):
-        ((new,),) = con.execute(_SERIES_INSERT, {"source": source}).fetchall()
+        new = sqlfiles.value(con, _SERIES_INSERT, {"source": source})
         con.execute(_VALUES_INSERT)
     return ProgressLoad(int(inside.sum()), len(at_ms), new, int(inside.sum() - valid.sum()))
 

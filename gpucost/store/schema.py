@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
 from gpucost.records import frozen_dataclass
+from gpucost.resources import shipped
 
 from .sqlfiles import column, value
 
@@ -203,7 +204,7 @@ def objects_digest(con: DuckDBPyConnection) -> str:
 @cache
 def _schema_digests() -> dict[int, str]:
     """The digest of each version, as computed by this project's tests."""
-    lines = (files("gpucost.store") / "migrations" / "objects.txt").read_text("utf-8").splitlines()
+    lines = shipped("store/migrations/objects.txt").splitlines()
     return {int(version): digest for version, digest in (line.split() for line in lines)}
 
 

@@ -4,8 +4,6 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from operator import itemgetter
 
 from gpucost import engine
@@ -81,10 +79,9 @@ class Format:
         ).hexdigest()
 
 
-@cache
 def sql_text(name: str) -> str:
     """The text of `<name>.sql` of this package."""
-    return (files(PACKAGE) / f"{name}.sql").read_text(encoding="utf-8")
+    return engine.text(PACKAGE, name)
 
 
 def squeeze(name: str) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from gpucost.clouds import HALF, aws_client, aws_in_words, aws_login
 from gpucost.errors import SourceError
@@ -200,7 +200,7 @@ _PAGES = 10_000  # no answer has as many pages; stops a server that repeats itse
 class AwsPrices(PriceCollector):
     """On-demand, reserved and Savings Plans prices of every accelerated instance type, by region."""
 
-    provider: ClassVar[str] = "aws"
+    provider = "aws"
 
     def fetch(self) -> ProviderPrices:
         regions = self.regions or self.config.aws.regions or self.seen or [_ELSE]

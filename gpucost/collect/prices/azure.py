@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import ClassVar
 
 from gpucost.errors import SourceError
 from gpucost.http import JsonServer
@@ -105,7 +104,7 @@ API_VERSION = "2023-01-01-preview"
 class AzurePrices(PriceCollector):
     """On-demand, spot, reserved and savings plan prices of virtual machines with GPUs."""
 
-    provider: ClassVar[str] = "azure"
+    provider = "azure"
 
     def fetch(self) -> ProviderPrices:
         wanted = self.regions or self.config.azure.regions

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from gpucost.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
 from gpucost.errors import SourceError
@@ -227,7 +227,7 @@ _AGAIN = again("gcp")
 class GcpPrices(PriceCollector):
     """Prices of GPU machines, composed of cores, memory, GPUs and bundled local SSDs, and of these parts."""
 
-    provider: ClassVar[str] = "gcp"
+    provider = "gcp"
 
     def fetch(self) -> ProviderPrices:
         allowing = "gcloud services enable cloudbilling.googleapis.com"

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
-from typing import ClassVar
 
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
@@ -21,7 +20,7 @@ _PREEMPTIBLE = Decimal("0.5")
 class OciPrices(PriceCollector):
     """On-demand prices of every shape with GPUs, and preemptible prices of shapes that offer them."""
 
-    provider: ClassVar[str] = "oci"
+    provider = "oci"
 
     def fetch(self) -> ProviderPrices:
         server = self.config.price_lists.oci.rstrip("/")

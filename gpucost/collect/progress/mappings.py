@@ -4,10 +4,10 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from importlib.resources import files
 
 from gpucost.collect.prometheus.queries import one_of
 from gpucost.config.model import Config, UnitSettings
+from gpucost.resources import shipped
 from gpucost.store import bill_files
 from gpucost.store.progress import ProgressSeries
 
@@ -34,7 +34,7 @@ def mappings(config: Config) -> list[UnitSettings]:
 
 def ready_made() -> list[UnitSettings]:
     """The built-in mappings, from mappings.toml."""
-    text = (files("gpucost.collect.progress") / "mappings.toml").read_text(encoding="utf-8")
+    text = shipped("collect/progress/mappings.toml")
     return [UnitSettings.model_validate(item) for item in tomllib.loads(text)["units"]]
 
 

@@ -1,7 +1,6 @@
 """Collect counters and gauges of work from a server with Prometheus' HTTP API."""
 
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from duckdb import DuckDBPyConnection
@@ -24,7 +23,7 @@ from .mappings import mappings, ready_made, selector, series_of
 class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
     """One server's work metrics, by the mappings whose metrics it has."""
 
-    kind: ClassVar[str] = "progress"
+    kind = "progress"
 
     def __init__(
         self, source: PrometheusSource, store: Store, client: PrometheusClient, units: list[UnitSettings]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def server_warnings(source: PrometheusSource, client: PrometheusClient) -> list[
 class PrometheusCollector(Collector[list[ReadAnswer]]):
     """Samples of one server. `names` are its metric names; None if it does not report them."""
 
-    kind: ClassVar[str] = "prometheus"
+    kind = "prometheus"
 
     def __init__(
         self, config: Config, source: PrometheusSource, store: Store, client: PrometheusClient, now: datetime

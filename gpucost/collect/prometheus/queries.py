@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import field, replace
-from importlib.resources import files
 from typing import Literal
 
 from gpucost.catalog import (
@@ -20,6 +19,7 @@ from gpucost.catalog import (
 )
 from gpucost.config.model import Activity
 from gpucost.records import frozen_dataclass, grouped
+from gpucost.resources import shipped
 
 Scope = Literal["activity", "cluster", "requests", "hosts", "pods"]
 # Always 1, alternating 0 and 1, or a number that rarely changes.
@@ -128,7 +128,7 @@ def activity_names(activity: Activity, *parts: str) -> list[str]:
     return [selector.metric for _, selector in activity_series(activity, *parts)]
 
 
-_METRICS = tomllib.loads((files("gpucost.collect.prometheus") / "metrics.toml").read_text(encoding="utf-8"))
+_METRICS = tomllib.loads(shipped("collect/prometheus/metrics.toml"))
 
 
 def _read_selectors(section: str, scope: Scope, shard_label: str) -> list[Selector]:

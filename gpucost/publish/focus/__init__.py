@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 from gpucost.engine import run_stage
 from gpucost.errors import NoDataError
-from gpucost.periods import Period, from_ms, month_period
+from gpucost.periods import Period, bill_month, from_ms
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report import api_cost
 from gpucost.questions.report.rows import ZERO
@@ -122,7 +120,7 @@ def prepare(con: DuckDBPyConnection, config: Config, month: str, version: str = 
     Needs an up-to-date attribution; works on a read-only connection. The table is empty if neither a bill nor metrics
     have any cost for that month.
     """
-    period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+    period = bill_month(month)
     find_tokens(con)
     ((first, last),) = con.execute(_CHARGED, {"month": month}).fetchall()
     begin = min(first or period.start_ms, period.start_ms)

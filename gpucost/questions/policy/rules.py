@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache, partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
@@ -21,6 +20,7 @@ from gpucost.periods import MS_PER_HOUR, Period, from_ms
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import CoverageAnswer, ReportView
+from gpucost.resources import shipped
 from gpucost.shapes import Shape
 from gpucost.store.usage import Row, read_idle, read_measured, read_usage
 from gpucost.whatif.covered import read_covers
@@ -223,7 +223,7 @@ def _life_hours(pod: Row) -> float:
 
 def shipped_rules() -> str:
     """The text of the built-in rules."""
-    return (files(__package__ or "") / "rules.toml").read_text(encoding="utf-8")
+    return shipped("questions/policy/rules.toml")
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:

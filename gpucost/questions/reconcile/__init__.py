@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
-from zoneinfo import ZoneInfo
 
 from gpucost import price
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Option
-from gpucost.periods import month_period
+from gpucost.periods import bill_month
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
@@ -92,7 +91,7 @@ def reconciliation(config: Config, store: Store, month: str) -> Reconciliation:
     """
 
     def read(con: DuckDBPyConnection) -> Reconciliation:
-        period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+        period = bill_month(month)
         gaps = gaps_of(con, period, datetime.now(UTC), config.tz)
         price.load_fx_rates(con, config)
         statement = account(con, month, config.currency)

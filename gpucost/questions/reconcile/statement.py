@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import IncompleteError
-from gpucost.periods import from_ms, month_period
+from gpucost.periods import bill_month, from_ms
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import frozen_dataclass, grouped
@@ -329,7 +327,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliat
     run_stage(con, PACKAGE, "30_machine_parts")
     run_stage(con, PACKAGE, "35_machine_shares")
     (total,) = dicts(con.execute(_TOTAL))
-    period = month_period(date.fromisoformat(f"{month}-01"), ZoneInfo("UTC"))
+    period = bill_month(month)
     named = {row["line"]: row["cost"] for row in answer_rows(con, PACKAGE, "40_lines")}
     lines = {line: named.get(line, ZERO) for line in LINES}
     statements = tuple(_statements(con, currency))
