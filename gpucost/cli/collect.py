@@ -443,10 +443,8 @@ def _query_slurm(call: Call, sacct: str | None, slurmrestd: str | None, cluster:
 
 def _unescaped(text: str | None) -> str | None:
     r"""The delimiter with its escapes read: \t and \x1f are one character."""
-    if text is None:
-        return None
     try:
-        return text.encode("latin-1", "backslashreplace").decode("unicode_escape") if "\\" in text else text
+        return text and text.encode("latin-1", "backslashreplace").decode("unicode_escape")
     except UnicodeDecodeError:
         raise UsageError(f"invalid --delimiter {text!r}", r"--delimiter '\x1f'") from None
 

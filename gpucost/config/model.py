@@ -21,7 +21,17 @@ from pydantic import (
     model_validator,
 )
 
-from gpucost.periods import MS_PER_HOUR, WEEKDAYS, Period, Span, from_ms, local_days, local_midnight, to_ms
+from gpucost.periods import (
+    MS_PER_DAY,
+    MS_PER_HOUR,
+    WEEKDAYS,
+    Period,
+    Span,
+    from_ms,
+    local_days,
+    local_midnight,
+    to_ms,
+)
 
 from .files import STORE_NAME
 
@@ -360,7 +370,7 @@ class CoverageSettings(Section):
             raise ValueError("should look like 90m or 2h")
         # Gaps of up to ten minutes are covered. Over a whole day, pods present at both ends may have been
         # gone in between.
-        if not MS_PER_HOUR // 6 <= _span_ms(value) <= 24 * MS_PER_HOUR:
+        if not MS_PER_HOUR // 6 <= _span_ms(value) <= MS_PER_DAY:
             raise ValueError("should be between 10m and 24h")
         return value
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import PriceError
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
+from gpucost.periods import MS_PER_DAY, Period, from_ms, iso, to_ms
 from gpucost.store.bill_rules import STORED, billed_twice, compare
 from gpucost.store.sqlfiles import column
 
@@ -109,9 +109,7 @@ def price_nodes(
     load_price_list(
         con, column(con, "SELECT DISTINCT instance_type FROM priced_nodes WHERE instance_type IS NOT NULL")
     )
-    run_stage(
-        con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * 24 * MS_PER_HOUR}
-    )
+    run_stage(con, __name__, "13_spot_steps", {"carried_ms": config.prices.stale_after_days * MS_PER_DAY})
     load_discounts(con, config)
     run_stage(con, __name__, "30_book_fits")
     if moved_to is None:

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucost.periods import MS_PER_HOUR, Span, to_ms
+from gpucost.periods import MS_PER_DAY, Span, to_ms
 from gpucost.records import frozen_dataclass
 
 from . import runs, sqlfiles
@@ -115,7 +115,7 @@ def load_prices(store: Store, answer: ProviderPrices, queried_at: datetime) -> N
     """
     # the log needs windows: this one is the day so far
     now_ms = to_ms(queried_at)
-    span = (min(now_ms - now_ms % (24 * MS_PER_HOUR), now_ms - 1), now_ms)
+    span = (min(now_ms - now_ms % MS_PER_DAY, now_ms - 1), now_ms)
     dated = {"provider": answer.provider, "day": queried_at.date()}
     new = {
         "new_prices": sqlfiles.columns_of(ListPrice, answer.prices),

@@ -65,14 +65,10 @@ def slots(*, activity: float, memory_mib: float | None = None, ways: float = mat
     return lambda items: (
         len(items) <= ways
         and (memory_mib is None or sum(item.memory_mib for item in items) <= memory_mib)
-        and _busiest_hour(items) <= activity + ROUNDING
+        # in the busiest hour
+        and float(np.max(sum(item.activity if item.hours is None else item.hours for item in items)))
+        <= activity + ROUNDING
     )
-
-
-def _busiest_hour(items: Sequence[PackedPod]) -> float:
-    """The highest sum of the pods' activity in one hour."""
-    by_hour = (item.activity if item.hours is None else item.hours for item in items)
-    return float(np.max(sum(by_hour)))
 
 
 def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:

@@ -125,9 +125,8 @@ def plan_price(rate: JsonObject, instance_types: Collection[str]) -> ListPrice |
         name, usage = properties["instanceType"], rate["usageType"]
         is_plain_use = rate["unit"] == "Hrs" and rate["operation"] == "RunInstances" and "BoxUsage" in usage
         # The unused part of a reservation has its own usage type.
-        if not is_plain_use or "UnusedBox" in usage or plan is None or price <= 0:
-            return None
-        if name not in instance_types:
+        is_wanted = is_plain_use and "UnusedBox" not in usage and name in instance_types
+        if not is_wanted or plan is None or price <= 0:
             return None
         years = round(int(offering["durationSeconds"]) / _SECONDS_PER_YEAR)
         payment, currency = _PAYMENTS[offering["paymentOption"]], offering["currency"]

@@ -30,7 +30,18 @@ from gpucost.collect.base import (
     whole_hours,
 )
 from gpucost.errors import SourceError, UsageError
-from gpucost.periods import MS_PER_HOUR, Period, Span, from_ms, intersect, iso, merge, subtract, to_ms
+from gpucost.periods import (
+    MS_PER_DAY,
+    MS_PER_HOUR,
+    Period,
+    Span,
+    from_ms,
+    intersect,
+    iso,
+    merge,
+    subtract,
+    to_ms,
+)
 from gpucost.store import runs, sqlfiles
 from gpucost.store.metrics import (
     FAMILY_SAMPLES,
@@ -81,7 +92,7 @@ _ALWAYS_THERE = (_NODE_INFO, "kube_pod_info")
 
 _PROBE_MINUTES = 10
 # Step, margin and chunk of the query for other objects around a silence of a family.
-_PRESENCE_STEP_MS, _PRESENCE_MARGIN_MS, _PRESENCE_PART_MS = 2 * 60_000, 15 * 60_000, 24 * MS_PER_HOUR
+_PRESENCE_STEP_MS, _PRESENCE_MARGIN_MS, _PRESENCE_PART_MS = 2 * 60_000, 15 * 60_000, MS_PER_DAY
 # Share of constant samples that are read raw: about two of an hour's sixty, plus the ends of lives.
 _CONSTANT_SHARE = 15
 # Age from which the newest sample is reported as old.
@@ -630,9 +641,9 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         """The approximate last moment with nodes on a server without recent data; None if not within two
         years.
         """
-        start, end = self._now_ms - 730 * 24 * MS_PER_HOUR, self._now_ms
+        start, end = self._now_ms - 730 * MS_PER_DAY, self._now_ms
         last = 0
-        for step in (24 * MS_PER_HOUR, MS_PER_HOUR, 5 * 60_000):
+        for step in (MS_PER_DAY, MS_PER_HOUR, 5 * 60_000):
             try:
                 answer = self._client.by_step(_NODE_INFO, f"count({_NODE_INFO})", (start, end), step)
             except SourceError:

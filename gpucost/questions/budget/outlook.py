@@ -11,6 +11,7 @@ from statistics import NormalDist, median
 
 from gpucost.questions.report.rows import MICRO
 from gpucost.records import frozen_dataclass
+from gpucost.whatif.spot.formulas import bisected
 
 from .seasons import LEAST_MONTHS, Seasons, days_left, levels, month_end_factors, weekday_factors
 from .smoothing import Daily
@@ -26,7 +27,6 @@ _UNSEEN = 0.3
 _NEIGHBORS = 5
 # The variance of the median of several days ÷ the variance of their mean.
 _MEDIAN = pi / 2
-_HALVINGS = 60
 
 
 @frozen_dataclass
@@ -134,11 +134,7 @@ def between(
 
     def end(share: float) -> Decimal:
         """The sum with this share of sums below it."""
-        low, high = 0.0, width
-        for _ in range(_HALVINGS):
-            at = (low + high) / 2
-            below = sum(chance * curve.cdf(at) for chance, curve in curves)
-            low, high = (at, high) if below < share else (low, at)
-        return (lowest + Decimal(repr(high))).quantize(MICRO)
+        at = bisected(0.0, width, lambda at: sum(chance * curve.cdf(at) for chance, curve in curves) < share)
+        return (lowest + Decimal(repr(at))).quantize(MICRO)
 
     return end((1 - RANGE) / 2), end((1 + RANGE) / 2)

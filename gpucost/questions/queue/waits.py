@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.engine import answer_rows, run_stage
-from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.periods import MS_PER_DAY, Period
 from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
@@ -102,10 +102,10 @@ class Queues(Shape):
     slurm_shares: list[SlurmShare] | None = None
 
 
-_RECENT_MS = 7 * 24 * MS_PER_HOUR
-_HALF_LIFE_MS = 2 * 24 * MS_PER_HOUR
+_RECENT_MS = 7 * MS_PER_DAY
+_HALF_LIFE_MS = 2 * MS_PER_DAY
 # Slurm's default, PriorityDecayHalfLife
-_SLURM_HALF_LIFE_MS = 7 * 24 * MS_PER_HOUR
+_SLURM_HALF_LIFE_MS = 7 * MS_PER_DAY
 
 
 # One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one.

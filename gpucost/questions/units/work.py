@@ -133,10 +133,9 @@ def _done_before(points: list[tuple[int, int]], run: Levels) -> int | None:
 
 
 def _lose(parts: list[Interval], from_epoch: int) -> list[Interval]:
+    """The parts, with epochs from this one on lost."""
     return [
-        replace(part, status="lost")
-        if part.status == "done" and part.epoch is not None and part.epoch >= from_epoch
-        else part
+        replace(part, status="lost") if part.status == "done" and (part.epoch or 0) >= from_epoch else part
         for part in parts
     ]
 
