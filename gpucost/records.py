@@ -1,9 +1,15 @@
-"""Immutable value classes, and grouping of values."""
+"""Immutable value classes, grouping of values, and the type of an open store."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection as DuckDBPyConnection
+else:
+    # Importing DuckDB is slow, and a signature needs only the name.
+    DuckDBPyConnection = Any
 
 T = TypeVar("T")
 K = TypeVar("K")

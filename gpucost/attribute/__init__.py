@@ -1,23 +1,16 @@
 """Split every node-hour among its holders, with its activity and its cost."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Collection
 from datetime import date, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.catalog import load_components
 from gpucost.engine import announce, run_stage, run_stages
 from gpucost.errors import StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, local_days, local_midnight, merge, to_ms
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.store.sqlfiles import column, value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from duckdb import DuckDBPyConnection
 
 DAYS = "gpucost.attribute.days"
 BASIS = "gpucost.attribute.basis"

@@ -1,11 +1,8 @@
 """The demo: its configuration, and the fixture's tables, loaded as by collectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from gpucost.collect.bill.load import collect_bills
@@ -17,15 +14,13 @@ from gpucost.config.load import load_config
 from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, previous_month
+from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
 from gpucost.store.progress import load_runs, load_values
 
 from . import fixture
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"

@@ -1,26 +1,21 @@
 """The fixture of the sample fleet, with times in seconds since a Monday, `base_s`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpucost.collect.slurm.sacct import DELIMITER
 from gpucost.engine import run_stage
 from gpucost.periods import MS_PER_HOUR, Period, to_ms
+from gpucost.records import DuckDBPyConnection
 from gpucost.store import bill_files
 from gpucost.store.metrics import ReadAnswer
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 FOLDER = Path(__file__).parent
 TABLES = ("samples", "work", "runs", "bill", "jobs", "slurm")

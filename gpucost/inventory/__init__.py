@@ -1,20 +1,13 @@
 """Nodes, their GPUs, and the pods that held them, from the raw series."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from gpucost.catalog import accelerators, activity_metrics, load_catalog, other_resources
 from gpucost.config.model import Activity, Config, hours_off, instant_ms
 from gpucost.engine import run_stage, run_stages
 from gpucost.periods import label_name
+from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duckdb import DuckDBPyConnection
-
 
 _INTERFACE = "interface"
 # Configured teams, workload types, hosts and gaps; periods are half-open, in milliseconds.

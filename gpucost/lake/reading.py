@@ -1,14 +1,15 @@
 """A lake's figures for a report's days, as a store (`--lake`)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpucost import disk, pipeline
+from gpucost.config.model import Config
 from gpucost.errors import NoDataError, StoreError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, local_midnight, to_ms
+from gpucost.records import DuckDBPyConnection
 from gpucost.store.connection import Store
 
 from . import manifest, tables
@@ -16,14 +17,6 @@ from .attribution import markers_of, raw_digest, read_current, utc_days
 from .files import open_files
 from .steps import TABLES, written_tables
 from .tables import RAW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 # The step that wrote the final rows of each table.
 _WRITERS = {

@@ -5,21 +5,21 @@ step's inputs, runs stages of the store on it, and writes Parquet files. They co
 written; a task that runs twice writes equal rows.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from pydantic import TypeAdapter
 
 from gpucost import attribute, disk, inventory, price
+from gpucost.config.model import Config
 from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.sqlfiles import value
 
@@ -27,13 +27,6 @@ from . import tables
 from .files import LakeFiles, checksum, open_files
 from .manifest import LakeFile, Tables, partition
 from .tables import BY_NAME, STITCHED, parquet, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 # Increases when a step writes different files for the same inputs.
 STEPS_VERSION = 2

@@ -3,24 +3,18 @@
 A history has the steps, and the mean, lowest and highest price.
 """
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.suggest import did_you_mean
 
 from .list_prices import load_price_list
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
 
 _DECIMALS = Decimal("0.000001")
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gpucost.collect.prometheus.queries import GPU_RESOURCES, activity_series
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
 from gpucost.pipeline import read_attributed
 from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
+from gpucost.records import DuckDBPyConnection
 from gpucost.render.templates import fill, number
 from gpucost.store.connection import Store, scratch_store
 from gpucost.texts import readable_json
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

@@ -1,21 +1,23 @@
 """Proof that a closed month's figures can be reproduced, or the changes since."""
 
-from __future__ import annotations
-
 import csv
 import json
+from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from gpucost import disk
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
 from gpucost.questions.findings import read_findings
 from gpucost.questions.report.page import bundle_blocks
 from gpucost.records import frozen_dataclass
 from gpucost.store import log
+from gpucost.store.connection import Store
 from gpucost.store.table_files import csv_text
 
 from . import seal
@@ -30,13 +32,6 @@ from .chargeback import (
     read_bundle,
     write,
 )
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from gpucost.config.model import Config
-    from gpucost.store.connection import Store
 
 
 @frozen_dataclass

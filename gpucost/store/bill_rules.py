@@ -1,22 +1,16 @@
 """Rules for two versions of the same bill: whether a load replaces the stored one."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
 
 from gpucost.engine import dicts
 from gpucost.errors import DataError
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 from . import sqlfiles
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from decimal import Decimal
-
-    from duckdb import DuckDBPyConnection
 
 # Two bills are the same bill if they share at least this part of the smaller one's charges.
 _SAME = 0.5

@@ -3,15 +3,14 @@
 A load replaces the bills that it contains in one transaction, or leaves them unchanged.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.engine import dicts
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 from . import sqlfiles
 from .bill_rules import (
@@ -25,11 +24,6 @@ from .bill_rules import (
     side_pairs,
     verdict,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
 
 KEPT: dict[Verdict, str] = {
     "not_final": "the stored bill is final and this one is not",

@@ -1,19 +1,12 @@
 """The store's history, in order: loads, seals of closed months, and upkeep."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
-from gpucost.records import frozen_dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duckdb import DuckDBPyConnection
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 
 @frozen_dataclass

@@ -1,22 +1,15 @@
 """The only entry of list prices into the store: a provider's answer, complete or not at all."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpucost.periods import MS_PER_DAY, Span, to_ms
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 from . import runs, sqlfiles
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from duckdb import DuckDBPyConnection
-
-    from .connection import Store
+from .connection import Store
 
 _LIST = "prices"  # the kind in loads and collect_runs
 

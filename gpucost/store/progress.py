@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpucost.records import frozen_dataclass
+from gpucost.periods import Span
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 from . import sqlfiles
-from .metrics import Bools, Floats, Int64s, begins, hash64
+from .metrics import begins, hash64
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.periods import Span
-
+    from .metrics import Bools, Floats, Int64s
 
 # Labels that differ between replicas of a Prometheus.
 _REPLICAS = frozenset(

@@ -1,19 +1,13 @@
 """The log: runs of collectors, committed windows, and hours still to be collected."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, Span
+from gpucost.records import DuckDBPyConnection
 
 from . import sqlfiles
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
-
 
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
 

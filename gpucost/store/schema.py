@@ -1,7 +1,5 @@
 """Numbered migrations: each file of `migrations/` is applied once, in order."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -10,16 +8,12 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpucost.errors import StoreError
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.resources import shipped
 
 from .sqlfiles import column, value
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 @cache

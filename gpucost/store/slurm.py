@@ -1,15 +1,11 @@
 """Slurm's accounting in the store: later answers replace earlier ones."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from gpucost.records import DuckDBPyConnection
 
 from . import sqlfiles
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
 
 # Each table of facts, with its key columns.
 _KEYS = {

@@ -1,24 +1,16 @@
 """Upkeep of a store: rewriting, copying and checking it."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 from .connection import STORED, Store, check_room, confine
 from .sqlfiles import column, value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from duckdb import DuckDBPyConnection
-
 
 # Rows are stored in reading order: week by week, and series by series within. Other tables keep their order.
 _ORDER = {"blocks": "hour // 168, series_id, hour", "states": "series_id, first_ms"}

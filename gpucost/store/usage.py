@@ -1,23 +1,16 @@
 """Usage in a period from the attributed store: nodes with prices, and selected pods."""
 
-from __future__ import annotations
-
 import difflib
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, within
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 
 from . import sqlfiles
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from duckdb import DuckDBPyConnection
-
 
 Row = dict[str, Any]
 

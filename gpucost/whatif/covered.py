@@ -1,26 +1,20 @@
 """Commitments of a bill: the instances that they cover, hour by hour, and the cash saved if such instances go."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from decimal import Decimal
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
 
 from gpucost.engine import dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms as at
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
 
 from .avoidable import NOTHING, Commitments, Cover, Key
 from .curve import Curve, Evidence, counted
 from .flags import round_money, to_decimal, total
 from .fleet import Price, Row
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 # Two billing periods: commitments of an older bill may be over.
 _LASTS = 62 * MS_PER_DAY

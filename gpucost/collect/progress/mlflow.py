@@ -58,8 +58,10 @@ def pages(
     page = {**query, "max_results": _PAGE}
     token = ""
     while True:
-        method, place = ("GET", "params") if is_get else ("POST", "json")
-        answer = server.ask(method, url, is_whole=_is_text, allow_redirects=False, **{place: page})
+        if is_get:
+            answer = server.ask("GET", url, params=page, is_whole=_is_text, allow_redirects=False)
+        else:
+            answer = server.ask("POST", url, json=page, is_whole=_is_text, allow_redirects=False)
         yield from answer.get(path.partition("/")[0]) or []
         before, token = token, str(answer.get("next_page_token") or "")
         if not token or token == before:

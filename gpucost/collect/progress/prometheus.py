@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-from duckdb import DuckDBPyConnection
 
 from gpucost.collect.base import Collector, CollectResult, Progress, SourceFinding, TooMuch, period_of
 from gpucost.collect.prometheus.client import PrometheusClient
@@ -11,6 +10,7 @@ from gpucost.collect.prometheus.collector import open_client, server_warnings
 from gpucost.config.model import Config, PrometheusSource, UnitSettings
 from gpucost.errors import SourceError
 from gpucost.periods import Period, Span, to_ms
+from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpucost.collect.base import TooMuch
 
-from .parse import Garbled, Integers, Words
+from .parse import Garbled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpucost.periods import Span
+
+    from .parse import Integers, Words
 
     Octets = NDArray[np.uint8]
 

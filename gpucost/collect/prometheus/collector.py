@@ -5,14 +5,11 @@ step. They are read as chunks (remote_read.py) if the server offers it, otherwis
 moment. Then constant series are read raw only if their hourly sums are not proof enough (hours.py).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +26,7 @@ from gpucost.collect.base import (
     period_of,
     whole_hours,
 )
+from gpucost.config.model import Activity, Config, Idle, PrometheusSource
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import (
     MS_PER_DAY,
@@ -42,7 +40,9 @@ from gpucost.periods import (
     subtract,
     to_ms,
 )
+from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs, sqlfiles
+from gpucost.store.connection import Store
 from gpucost.store.metrics import (
     FAMILY_SAMPLES,
     LoadResult,
@@ -76,12 +76,6 @@ from .queries import (
     stored_needs,
 )
 from .remote_read import NotOffered, request
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Activity, Config, Idle, PrometheusSource
-    from gpucost.store.connection import Store
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from gpucost.store.metrics import Labels, ReadAnswer, alike, begins, spread
 
 from .chunks import Bits, Chunks, decode
 from .hours import Kept
-from .parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Flags, Floats, Garbled, Integers
+from .parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Garbled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpucost.config.model import PrometheusSource
+
+    from .parse import Flags, Floats, Integers
 
     Int32s = NDArray[np.int32]
 

@@ -1,29 +1,24 @@
 """Load Slurm's data into the store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.collect.base import Progress, ProgressState, month_start_ms, period_of
+from gpucost.config.model import Slurm
 from gpucost.errors import DataError, GpucostError, SourceError, UsageError
 from gpucost.periods import Period, from_ms, local_days, local_midnight, to_ms
+from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs, slurm
+from gpucost.store.connection import Store
 
 from .facts import SlurmTable, read_facts
 from .live import Slurmlike, slurm_of
 from .sacct import Batch, Notes, SacctFormat, read_sacct
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Slurm
-    from gpucost.store.connection import Store
 
 T = TypeVar("T")
 KIND = "slurm"

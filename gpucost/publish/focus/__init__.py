@@ -1,28 +1,20 @@
 """The FOCUS export: the bill's charges for GPU machines, split among their holders; see docs/focus.md."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from gpucost.config.model import Config
 from gpucost.engine import run_stage
 from gpucost.errors import NoDataError
 from gpucost.periods import Period, bill_month, from_ms
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report import api_cost
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.store.charges import find_tokens
+from gpucost.store.connection import Store
 from gpucost.store.table_files import FileKind, save_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-    from gpucost.store.connection import Store
 
 DEFAULT_VERSION = "1.2"
 PREFIX = "x_gpucost_"

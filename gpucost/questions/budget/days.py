@@ -1,20 +1,15 @@
 """Costs by day, for budgets, forecasts and anomalies."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_midnight, name_of
+from gpucost.questions.request import Request
 from gpucost.render.view import Notice, ReportView
 
 from .projection import Days, days_of
-
-if TYPE_CHECKING:
-    from gpucost.questions.request import Request
 
 # The names of rows without a team.
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}

@@ -1,12 +1,10 @@
 """The cost of a month: the cost to date, and for each missing day the expected cost by its level and weekday."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -14,12 +12,10 @@ from pydantic import Field
 from gpucost.periods import local_days, local_midnight
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import frozen_dataclass
+from gpucost.render.view import ReportView
 from gpucost.shapes import Shape
 
 from .outlook import Growth, Outlook, between
-
-if TYPE_CHECKING:
-    from gpucost.render.view import ReportView
 
 Level = Literal["fleet", "unallocated", "team", "workload"]
 

@@ -1,14 +1,13 @@
 """The monthly cost of the fleet at several sizes, bought each way: node-hours of its instance types × known prices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows
 from gpucost.errors import GpucostError
 from gpucost.periods import local_midnight, to_ms
@@ -17,16 +16,11 @@ from gpucost.price.discounts import discounted
 from gpucost.price.fx import rates
 from gpucost.price.listing import ListedPrice, PriceQuery, listing, price_of_region, source_of
 from gpucost.questions.report.rows import MICRO, ZERO
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption, priced
 from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR
 from gpucost.whatif.fleet import Price
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 # Days of the mix of instance types, and their minimum.
 MIX_DAYS, LEAST_DAYS = 28, 7

@@ -1,14 +1,13 @@
 """The states of budgets and targets in a month."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gpucost.config.model import Budget, Config
 from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
 from gpucost.questions.report.sections import unmeasured
@@ -17,9 +16,6 @@ from gpucost.render.view import CoverageAnswer, Measures, ReportView, ratio
 from gpucost.shapes import Shape
 
 from .projection import CostSeries, Days, Forecast, forecast
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Budget, Config
 
 State = Literal["ok", "warn", "over"]
 TargetName = Literal["efficiency", "spot_ratio", "idle_cost_share"]

@@ -1,7 +1,5 @@
 """Changes in cost between two periods, and their causes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,24 +8,21 @@ from decimal import Decimal
 from functools import partial
 from operator import itemgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+from zoneinfo import ZoneInfo
 
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
 from gpucost.periods import Period, parse_period
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Line, Notice, ReportView, Table, Value, ValueColumn, money, text
+from gpucost.store.connection import Store
 
 from .parts import CELL, PARTS, Diff, DiffRow, Side, diff as between
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from gpucost.config.model import Config
-    from gpucost.questions.report.query import Query
-    from gpucost.store.connection import Store
 
 
 def diff(

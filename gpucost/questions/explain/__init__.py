@@ -1,22 +1,23 @@
 """The cost of a team, namespace or workload, down to the rows of the bill."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import Option, argument, count
 from gpucost.periods import Period, local_midnight, name_of, parse_instant
 from gpucost.pipeline import read_attributed
 from gpucost.price.explain import shown_rows
+from gpucost.questions.report.query import Query
 from gpucost.questions.request import MonthRequest
 from gpucost.records import mixin_dataclass
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
+from gpucost.store.connection import Store
 
 from .costs import (
     BilledMachine,
@@ -27,11 +28,6 @@ from .costs import (
     WorkloadExplained,
     explain_cost as explain,
 )
-
-if TYPE_CHECKING:
-    from gpucost.config.model import Config
-    from gpucost.questions.report.query import Query
-    from gpucost.store.connection import Store
 
 _SHORT_UUID = len("GPU-01234567")
 _CENT = Decimal("0.005")

@@ -1,26 +1,20 @@
 """The cost of a team, namespace or workload, down to pods, nodes, prices and bill rows."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.inventory import load_activity
 from gpucost.periods import Period, from_ms
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, check_names, in_hours, prepare
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 
 @frozen_dataclass

@@ -1,23 +1,19 @@
 """Rules for a fleet, with an exit code for pipelines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gpucost.options import Option
 from gpucost.pipeline import read_attributed
 from gpucost.questions.budget import MISSED
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
+from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import columns_of, to_dict
 from gpucost.render.view import Document, ReportView, Table, count, money, number, text
 
 from .rules import BY, PolicyAnswer, Violation, check, read_rules
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 def policy_check(

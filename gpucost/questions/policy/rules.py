@@ -1,14 +1,12 @@
 """Rules that a fleet should keep, and the workloads that break them (docs/policy.md)."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -17,8 +15,9 @@ from gpucost.config.tables import TableFile
 from gpucost.errors import StoreError
 from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period, from_ms
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.render.view import CoverageAnswer, ReportView
 from gpucost.resources import shipped
 from gpucost.shapes import Shape
@@ -28,11 +27,6 @@ from gpucost.whatif.fleet import Scope, Usage, Workload, read_stored
 from gpucost.whatif.spot.answer import advised_to_stay
 from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotQuery
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.questions.report.query import Query
 
 #: The dimensions of the report that `check` reads.
 BY = ("cluster", "namespace", "workload", "workload_type", "capacity_type")

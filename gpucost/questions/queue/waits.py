@@ -1,20 +1,15 @@
 """Waits, use and fair shares of Kueue's ClusterQueues (docs/kueue.md) and Slurm (docs/slurm.md)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import MS_PER_DAY, Period
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 @frozen_dataclass

@@ -1,21 +1,21 @@
 """The classes of each billed dollar of a month."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gpucost import price
+from gpucost.config.model import Config
 from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Option
 from gpucost.periods import bill_month
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
+from gpucost.records import DuckDBPyConnection
 from gpucost.render.formatting import alike_gaps, missing_text, signed_text
 from gpucost.render.view import (
     Document,
@@ -29,14 +29,9 @@ from gpucost.render.view import (
     number,
     text,
 )
+from gpucost.store.connection import Store
 
 from .statement import Reconciliation, reconcile as account
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-    from gpucost.store.connection import Store
 
 _SHOWN = 10
 _TITLES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,13 +15,10 @@ from gpucost.errors import IncompleteError
 from gpucost.periods import bill_month, from_ms
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.rows import ZERO
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.render.view import MissingTime
 from gpucost.shapes import Shape
 from gpucost.store import charges, sqlfiles
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 PACKAGE = "gpucost.questions.reconcile"
 CENT = Decimal("0.005")  # half a cent: hidden by rounding to cents

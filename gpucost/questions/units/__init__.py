@@ -1,17 +1,17 @@
 """The cost of an epoch, an experiment, a request or a token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import Names, Option
 from gpucost.periods import iso
 from gpucost.pipeline import read_attributed
 from gpucost.questions.request import WorkloadRequest
+from gpucost.records import DuckDBPyConnection
 from gpucost.render.formatting import cell
 from gpucost.render.view import Column, Document, Line, Table, Texts
 
@@ -19,12 +19,6 @@ from . import reading as units
 from .query import FILTERS, Item, UnitQuery, UnitView, prepare
 from .serving import Requests, Tokens
 from .work import Epochs, Experiments
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from duckdb import DuckDBPyConnection
-
 
 _LISTED = 10  # rows of the tables of work without cost and cost without work
 # Display words for parts of keys; short column titles; and columns to leave out of narrow tables, higher numbers

@@ -1,27 +1,20 @@
 """The query of a unit cost, and the temporary tables of every answer."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from gpucost.config.model import Config
 from gpucost.engine import dicts, run_stage
 from gpucost.options import Names
 from gpucost.periods import Period, from_ms, iso, time_buckets
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.store import sqlfiles
 from gpucost.store.usage import nothing_used
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 PACKAGE = "gpucost.questions.units"
 Item = dict[str, Any]

@@ -1,17 +1,12 @@
 """Cost per unit of work: the cost of workloads divided by their work (progress_*). See docs/units.md."""
 
-from __future__ import annotations
+from collections.abc import Callable
 
-from typing import TYPE_CHECKING
+from gpucost.records import DuckDBPyConnection
 
 from .query import UnitQuery, UnitView, prepare
 from .serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
 from .work import epochs, experiments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from duckdb import DuckDBPyConnection
 
 __all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
 

@@ -1,10 +1,8 @@
 """Cost per 1,000 requests and per million tokens, by model and local day."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from decimal import Decimal
-from typing import TYPE_CHECKING, NotRequired
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
@@ -14,7 +12,7 @@ from gpucost.errors import UsageError
 from gpucost.options import Names
 from gpucost.questions.report.processes import processes
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import frozen_dataclass, grouped_by
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped_by
 from gpucost.render.view import ApiModel
 from gpucost.store.sqlfiles import column
 
@@ -34,9 +32,6 @@ from .query import (
     total,
     with_remainders,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 class Served(TypedDict):

@@ -1,19 +1,17 @@
 """The cost of epochs and experiments: their workloads' cost during their time, with lost work separate."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import fields, replace
 from decimal import Decimal
 from itertools import dropwhile, pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from typing_extensions import TypedDict
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import frozen_dataclass, grouped, grouped_by
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped, grouped_by
 from gpucost.render.view import hours
 
 from .query import (
@@ -34,9 +32,6 @@ from .query import (
     total,
     with_remainders,
 )
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 _AT_ONCE_MS = 1
 

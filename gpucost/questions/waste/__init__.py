@@ -1,15 +1,16 @@
 """Wasted GPU time, by holder and kind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from gpucost.config.model import Config
 from gpucost.options import Names, Option, count
 from gpucost.pipeline import read_attributed
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
+from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import table
 from gpucost.render.view import (
     Document,
@@ -23,15 +24,9 @@ from gpucost.render.view import (
     share,
     text,
 )
+from gpucost.store.connection import Store
 
 from .anatomy import BY_NAME, Waste, WasteAnswer, build
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-    from gpucost.questions.report.query import Query
-    from gpucost.store.connection import Store
 
 
 def waste(

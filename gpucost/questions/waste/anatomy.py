@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
 from gpucost.options import Names
 from gpucost.periods import Period, is_whole_days, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.render.view import CoverageAnswer, hours, ratio
 from gpucost.shapes import Shape
 from gpucost.store.usage import load_devices, nothing_used
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-
 
 PACKAGE = "gpucost.questions.waste"
 

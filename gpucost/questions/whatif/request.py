@@ -1,24 +1,19 @@
 """Requests of what-ifs: usage in the store, or a fleet that options describe."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from gpucost import pipeline
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option, PeriodOptions, Selection, flag_of, options_in
 from gpucost.periods import Period, name_of, previous_month
 from gpucost.questions.request import Request
-from gpucost.records import mixin_dataclass
+from gpucost.records import DuckDBPyConnection, mixin_dataclass
 from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.covered import read_covers
 from gpucost.whatif.fleet import Scope, Usage, read_stored
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
 

@@ -1,7 +1,5 @@
 """Actual usage moved from on demand to spot."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict
@@ -10,11 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter, mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, from_ms
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.whatif import flags
 from gpucost.whatif.answer import (
     Answer,
@@ -42,11 +41,6 @@ from .interruptions import Place, Rate
 from .market import Market, find_instance, read_price, read_rates
 from .moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
 from .parts import ENDLESS, SpotPart, SpotParts, parts_of, savings_by_rate
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
 _STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"

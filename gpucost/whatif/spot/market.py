@@ -1,28 +1,21 @@
 """Prices of nodes on spot or on demand by the rules of the price stages, and rates of interruptions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from gpucost.catalog import load_catalog
+from gpucost.config.model import Config
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import UsageError
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.price import price_nodes
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
 
 from .interruptions import Evidence, Place, Rate, family_of, posterior, prior_rate
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
 
 
 @frozen_dataclass
