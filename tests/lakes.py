@@ -19,8 +19,7 @@ from gpucost.collect.bill.load import collect_bills
 from gpucost.collect.bill.opening import LocalTree
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
-from gpucost.lake import attribution, reading
-from gpucost.lake import export as exporting
+from gpucost.lake import attribution, export as exporting, reading
 from gpucost.lake.files import open_files
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window

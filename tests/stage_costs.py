@@ -8,8 +8,7 @@ from decimal import Decimal
 
 from duckdb import DuckDBPyConnection
 
-from gpucost import attribute as attribution
-from gpucost import inventory
+from gpucost import attribute as attribution, inventory
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.connection import scratch_store

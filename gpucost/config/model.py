@@ -44,6 +44,8 @@ OptionalText = Annotated[str | None, Field(min_length=1)]
 OptionalCurrency = Annotated[str | None, Field(pattern=r"^[A-Z]{3}$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9]\d{0,3}[hdw]$")]
 Strings = list[str]
+OptionalString = str | None
+OptionalPath = Path | None
 # A single string means a list of one.
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
@@ -133,9 +135,9 @@ class Slack(Section):
     variable.
     """
 
-    webhook_url_file: Path | None = None
+    webhook_url_file: OptionalPath = None
     """File with the webhook's URL."""
-    webhook_url_env: str | None = None
+    webhook_url_env: OptionalString = None
     """Environment variable with the webhook's URL."""
 
 
@@ -149,17 +151,17 @@ class Email(Section):
     encryption: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls`: upgrade the connection, usual on port 587. `tls`: encrypted from the start, usual on port
     465."""
-    sender: str | None = None
+    sender: OptionalString = None
     """Sender address."""
     recipients: Strings = []
     """Recipient addresses."""
     username: OptionalText = None
     """User name, if the server requires one."""
-    password_file: Path | None = None
+    password_file: OptionalPath = None
     """File with the password; it wins over the variable."""
-    password_env: str | None = None
+    password_env: OptionalString = None
     """Environment variable with the password."""
-    ca_file: Path | None = None
+    ca_file: OptionalPath = None
     """CA certificate to trust, PEM (default: the system's)."""
 
     # An address with a line break would inject a header.
@@ -186,7 +188,7 @@ class Notify(Section):
     variable or a keyring entry.
     """
 
-    link: str | None = None
+    link: OptionalString = None
     """Link to the whole report, shown below the summary; --link wins."""
     slack: Slack = Slack.model_construct()
     email: Email = Email.model_construct()
@@ -236,11 +238,11 @@ class Bills(Section):
 class Aws(Section):
     """Queries to AWS, with the credentials that boto3 finds."""
 
-    profile: str | None = None
+    profile: OptionalString = None
     """AWS configuration profile (default: boto3's default)."""
     regions: Strings = []
     """Regions to query (default: the regions of known GPU nodes, otherwise us-east-1)."""
-    endpoint_url: str | None = None
+    endpoint_url: OptionalString = None
     """Base URL of an alternative endpoint for all AWS services."""
     exports: Strings = []
     """Billing exports for `gpucost collect aws`: paths or bucket addresses."""
@@ -251,19 +253,19 @@ class Gcp(Section):
 
     regions: Strings = []
     """Regions whose prices are kept (default: all)."""
-    endpoint: str | None = None
+    endpoint: OptionalString = None
     """`host:port` of an alternative Cloud Billing endpoint."""
     exports: Strings = []
     """Billing exports for `gpucost collect gcp`: paths or bucket addresses."""
-    billing_table: str | None = None
+    billing_table: OptionalString = None
     """BigQuery table of the detailed usage cost export: `project.dataset.table`."""
-    billing_project: str | None = None
+    billing_project: OptionalString = None
     """Project that runs BigQuery queries (default: the project of the login)."""
     max_gib: PositiveFloat = 100.0
     """Maximum GiB that the BigQuery query of one month may read; larger queries are refused."""
-    bigquery_endpoint: str | None = None
+    bigquery_endpoint: OptionalString = None
     """Base URL of an alternative BigQuery endpoint."""
-    storage_endpoint: str | None = None
+    storage_endpoint: OptionalString = None
     """Base URL of an alternative Cloud Storage endpoint."""
 
 
@@ -282,7 +284,7 @@ class Azure(Section):
     """URL of Azure Resource Manager."""
     exports: Strings = []
     """Billing exports for `gpucost collect azure`: paths or container URLs."""
-    cost_scope: str | None = None
+    cost_scope: OptionalString = None
     """Scope of Cost Management queries, used without an export: `/subscriptions/<id>`, or a billing scope."""
 
 
@@ -346,7 +348,7 @@ class AcceptedGap(Section):
     """Start: a date (local midnight) or a time."""
     end: Moment = Field(alias="to")
     """End, exclusive."""
-    cluster: str | None = None
+    cluster: OptionalString = None
     """Cluster (default: all)."""
     who: Text
     """Who accepts it; every report names them."""
@@ -427,15 +429,15 @@ class Host(Section):
 
     name: Text
     """Host, with `*` and `?`: `Hostname`, or `instance` without its port."""
-    cluster: str | None = None
+    cluster: OptionalString = None
     """Cluster, with `*` and `?` (default: all)."""
-    instance_type: str | None = None
+    instance_type: OptionalString = None
     """Instance type, as price books and bills spell it."""
-    region: str | None = None
+    region: OptionalString = None
     """Region."""
-    zone: str | None = None
+    zone: OptionalString = None
     """Zone."""
-    provider: str | None = None
+    provider: OptionalString = None
     """Cloud, such as `aws`."""
     capacity_type: Literal["on_demand", "spot", "reserved", "capacity_block", "flex_start"] = "on_demand"
     """Capacity type."""
@@ -497,11 +499,11 @@ class Discount(Section):
 
     percent: Decimal = Field(gt=0, lt=100)
     """Percent off the price of the whole node, including its GPUs."""
-    provider: str | None = None
+    provider: OptionalString = None
     """Cloud, such as `aws`."""
-    instance_family: str | None = None
+    instance_family: OptionalString = None
     """Prefix of instance types, such as `p5` or `Standard_ND`."""
-    gpu_model: str | None = None
+    gpu_model: OptionalString = None
     """GPU model, as `gpucost prices` spells it."""
     purchase_option: PurchaseOption | None = None
     """Purchase option of the node."""
@@ -520,14 +522,14 @@ class Discount(Section):
 class Prices(Section):
     """Price sources other than the built-in catalog, and how a node's price is divided."""
 
-    book: Path | None = None
+    book: OptionalPath = None
     """Price book, a CSV file: contract prices and on-premises rates."""
     stale_after_days: Count = 90
     """Age in days from which a list price is marked as stale."""
     discounts: list[Discount] = []
     fx: dict[str, Annotated[Decimal, Field(gt=0)]] = {}
     """Value of one unit of another currency in `currency`: `{ EUR = 1.08 }`."""
-    fx_rates: Path | None = None
+    fx_rates: OptionalPath = None
     """CSV file of daily rates: `date,currency,rate`; a rate is valid until the next one."""
     commitment_sharing: Literal["pooled", "as_billed"] = "pooled"
     """`pooled`: nodes of the same account, region, instance type, operating system, tenancy, capacity type
@@ -566,9 +568,9 @@ class BasicAuth(Section):
 
     username: str
     """User name."""
-    password_file: Path | None = None
+    password_file: OptionalPath = None
     """File with the password."""
-    password_env: str | None = None
+    password_env: OptionalString = None
     """Environment variable with the password."""
 
     def _conflicts(self) -> Conflicts:
@@ -581,11 +583,11 @@ class BasicAuth(Section):
 class Tls(Section):
     """Certificates for https."""
 
-    ca_file: Path | None = None
+    ca_file: OptionalPath = None
     """CA certificate to trust, PEM (default: the system's)."""
-    cert_file: Path | None = None
+    cert_file: OptionalPath = None
     """Client certificate, PEM."""
-    key_file: Path | None = None
+    key_file: OptionalPath = None
     """Key of the client certificate, unless it is in `cert_file`."""
     insecure_skip_verify: bool = False
     """Do not check the server's certificate."""
@@ -601,21 +603,21 @@ class PrometheusSource(Section):
 
     url: str = "http://127.0.0.1:9090"
     """Base URL, without `/api/v1`."""
-    name: str | None = None
+    name: OptionalString = None
     """Name of this server in the store (default: its URL)."""
-    cluster: str | None = None
+    cluster: OptionalString = None
     """Cluster of series without `cluster_label` (default: `default`)."""
     cluster_label: str = "cluster"
     """Label with the cluster's name."""
-    tenant: str | None = None
+    tenant: OptionalString = None
     """Tenant of Mimir, Cortex or Thanos, sent as `X-Scope-OrgID`."""
     headers: dict[str, str] = {}
     """Additional headers, such as `{ X-Team = "finops" }`."""
     headers_env: dict[str, str] = {}
     """Headers with secret values: `{ X-Api-Key = "NAME_OF_VARIABLE" }`."""
-    bearer_token_file: Path | None = None
+    bearer_token_file: OptionalPath = None
     """File with a bearer token; read again at each run."""
-    bearer_token_env: str | None = None
+    bearer_token_env: OptionalString = None
     """Environment variable with a bearer token."""
     basic_auth: BasicAuth | None = None
     tls: Tls = Tls.model_construct()
@@ -657,9 +659,9 @@ class PrometheusSource(Section):
 class TeamLabels(Section):
     """Labels whose value is the team. The pod's label wins over the namespace's."""
 
-    namespace: str | None = None
+    namespace: OptionalString = None
     """Namespace label, such as `team`."""
-    pod: str | None = None
+    pod: OptionalString = None
     """Pod label, such as `team`."""
 
 
@@ -720,7 +722,7 @@ class SharedCost(Section):
     """Team that pays, with `split = "owner"`."""
     namespaces: Strings = []
     """Namespaces whose cost is charged to other teams, with `*` and `?`."""
-    provider: str | None = None
+    provider: OptionalString = None
     """Provider of the bills, such as `aws` (default: all)."""
 
     def _conflicts(self) -> Conflicts:
@@ -849,7 +851,7 @@ class UnitSettings(Section):
     (default of gauges)."""
     resumes: bool = False
     """Whether a restarted process counts epochs from 0 although it resumes from a checkpoint."""
-    workload_label: str | None = None
+    workload_label: OptionalString = None
     """Label with the workload, as `Kind/name` or a name (default: from the labels of the pod)."""
     model_label: Names = []
     """Label with the model served; the first present label of a list."""
@@ -857,7 +859,7 @@ class UnitSettings(Section):
     """Label with the tenant served; the first present label of a list."""
     prompt_weight: float | None = Field(default=None, ge=0, le=100)
     """Cost of a prompt token relative to a generated token. Default: 0.25."""
-    run_label: str | None = None
+    run_label: OptionalString = None
     """Label that distinguishes runs of one workload."""
     match: LabelValues = {}
     """Label values of the series to count: `{ job = ["trainer"] }`."""
@@ -902,15 +904,15 @@ class Mlflow(Section):
     _PASSWORD.
     """
 
-    url: str | None = None
+    url: OptionalString = None
     """Base URL of the server, without `/api/2.0`."""
-    name: str | None = None
+    name: OptionalString = None
     """Name of this server in the store (default: its URL)."""
     experiments: Strings = []
     """Names of experiments, with `*` and `?` (default: all)."""
     epoch_metric: str = "epoch"
     """Metric whose value is the epoch's number."""
-    step_metric: str | None = None
+    step_metric: OptionalString = None
     """Metric whose step is the epoch's number, for runs without `epoch_metric`."""
     marks: Literal["begin", "end"] = "end"
     """`end`: the number is logged when the epoch is done; `begin`: when it begins."""
@@ -927,9 +929,9 @@ class Mlflow(Section):
     """Tags with the pod's name; several are separated by commas."""
     workload_tags: list[str] = ["gpucost.workload", "kubernetes.job", "k8s.job.name", "job"]
     """Tags with the workload, as `Kind/name` or a name; they win over the pod's."""
-    token_file: Path | None = None
+    token_file: OptionalPath = None
     """File with a bearer token, instead of MLFLOW_TRACKING_TOKEN."""
-    token_env: str | None = None
+    token_env: OptionalString = None
     """Environment variable with a bearer token, instead of MLFLOW_TRACKING_TOKEN."""
     tls: Tls = Tls.model_construct()
     timeout_seconds: PositiveFloat = 60.0
@@ -948,19 +950,19 @@ class Slurm(Section):
     none of these keys.
     """
 
-    sacct: str | None = None
+    sacct: OptionalString = None
     """Command line of sacct: `sacct`, `ssh login sacct`, `ssh login /opt/slurm/bin/sacct`."""
-    slurmrestd: str | None = None
+    slurmrestd: OptionalString = None
     """Base URL of slurmrestd, used instead of the commands. SLURM_JWT is its token."""
     api_version: str | None = Field(default=None, pattern=r"^v\d+\.\d+\.\d+$")
     """API version of slurmrestd, such as `v0.0.40` (default: its newest)."""
-    user: str | None = None
+    user: OptionalString = None
     """User of the token (default: SLURM_USER_NAME, otherwise the user who runs gpucost)."""
-    token_file: Path | None = None
+    token_file: OptionalPath = None
     """File with the token, instead of SLURM_JWT."""
-    token_env: str | None = None
+    token_env: OptionalString = None
     """Environment variable with the token, instead of SLURM_JWT."""
-    cluster: str | None = None
+    cluster: OptionalString = None
     """Name of the cluster, if its answers do not contain one."""
     charge_reservations: bool = False
     """Whether the idle time of a reservation is charged to its accounts, evenly. Otherwise reports show it as
@@ -992,9 +994,9 @@ class StoreSettings(Section):
 class LakeSettings(Section):
     """Raw data and figures as Parquet files in a folder or a bucket (docs/lake.md)."""
 
-    url: str | None = None
+    url: OptionalString = None
     """Lake of `gpucost lake` commands without a URL."""
-    writer: str | None = None
+    writer: OptionalString = None
     """Name of this store as a writer of the lake. Default: this machine and the store's path."""
 
 
@@ -1005,7 +1007,7 @@ class EngineSettings(Section):
     """`local` or `spark`; `--engine` wins."""
     memory: str = Field(default="900MB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
     """DuckDB memory per task; the rest spills to disk."""
-    spark_master: str | None = None
+    spark_master: OptionalString = None
     """Spark master, `spark://host:7077` (default: Spark's own configuration)."""
     spark_options: dict[str, str] = {}
     """Additional settings of the Spark session, such as `spark.executor.memory`."""

@@ -20,8 +20,8 @@ from gpucost.store.sqlfiles import column
 
 from .book import book_digest, load_book
 from .discounts import load_discounts
-from .fx import fx_digest, load_fx_rates
-from .list_prices import load_offers, load_price_list, load_vocabulary
+from .fx import fx_digest, load_fx_rates as load_fx_rates
+from .list_prices import load_price_list, load_vocabulary
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -44,16 +44,6 @@ WHERE side IN ($one, $other)"""
 # Price book rows that tie do not price a moved node.
 _UNDECIDED = """DELETE FROM book_fits AS fit USING book_fits AS other
 WHERE other.node_id = fit.node_id AND other.specificity = fit.specificity AND other.selector <> fit.selector"""
-
-__all__ = [
-    "inputs_digest",
-    "load_fx_rates",
-    "load_offers",
-    "missing_price_sources",
-    "price_nodes",
-    "stage",
-    "warn_of_unlisted",
-]
 
 
 def stage(con: DuckDBPyConnection, config: Config) -> None:

@@ -13,8 +13,8 @@ from gpucost.config.model import Config
 from gpucost.engine import answer_rows
 from gpucost.errors import UsageError
 from gpucost.pipeline import read_attributed
-from gpucost.price import load_offers
 from gpucost.price.fx import budget_amount
+from gpucost.price.list_prices import load_offers
 from gpucost.records import DuckDBPyConnection
 from gpucost.render.templates import fill, number
 from gpucost.store.connection import Store, scratch_store

@@ -17,11 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from gpucost import attribute as attribution
-from gpucost import engine, inventory, pipeline, price
+from gpucost import attribute as attribution, engine, inventory, pipeline, price
 from gpucost.config.model import Config, Prices
-from gpucost.lake import attribution as lakes
-from gpucost.lake import export as lake_exports
+from gpucost.lake import attribution as lakes, export as lake_exports
 from gpucost.lake.files import open_files
 from gpucost.store import upkeep
 from gpucost.store.connection import Store

@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.fleets.case import Case, Edit, case, drop, relabel
 from tests.replay.cases.words import at, fleet, pod
-from tests.replay.edits import relabel as relabeled
-from tests.replay.edits import revalue as revalued
+from tests.replay.edits import relabel as relabeled, revalue as revalued
 from tests.replay.fleet import Fleet
 from tests.replay.scrape import scrape
 from tests.replay.series import Series

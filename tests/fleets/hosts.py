@@ -7,11 +7,9 @@ from typing import Any
 
 from tests.fleets.case import Case, case, machine
 from tests.replay.cases.words import at, fleet
-from tests.replay.edits import drop as dropped
-from tests.replay.edits import relabel as relabeled
+from tests.replay.edits import drop as dropped, relabel as relabeled
 from tests.replay.fleet import Fleet
-from tests.replay.plain import USERS, UTIL, boxes, dcgm, smi, uuid
-from tests.replay.plain import machine as box
+from tests.replay.plain import USERS, UTIL, boxes, dcgm, machine as box, smi, uuid
 from tests.replay.scrape import scrape
 from tests.replay.series import Series
 from tests.text_tables import words

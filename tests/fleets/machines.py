@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.fleets.case import Edit, case, drop, eight_hours, machine, relabel, revalue
 from tests.replay.cases.words import at, busy, pod
-from tests.replay.edits import drop as dropped
-from tests.replay.edits import relabel as relabeled
+from tests.replay.edits import drop as dropped, relabel as relabeled
 from tests.replay.fleet import Fleet
 from tests.replay.series import Series
 from tests.text_tables import words

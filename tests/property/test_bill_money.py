@@ -8,8 +8,7 @@ from decimal import Decimal
 
 import pytest
 from duckdb import DuckDBPyConnection
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gpucost import price
 from gpucost.collect.bill.aws import CUR

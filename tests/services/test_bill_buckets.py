@@ -24,8 +24,7 @@ from tests.replay.server import free_port
 from tests.unit.bills import Bills, csv_text, usage
 from tests.unit.command import call
 from tests.unit.test_bill_azure import amortized, manifest, row
-from tests.unit.test_bill_gcp import CORE, flat
-from tests.unit.test_bill_gcp import row as gcp_row
+from tests.unit.test_bill_gcp import CORE, flat, row as gcp_row
 
 SIGNED = (
     "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"

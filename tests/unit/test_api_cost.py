@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gpucost.config.model import Config, Prices, Team
 from gpucost.errors import PriceError

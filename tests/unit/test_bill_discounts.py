@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from gpucost import price
-from gpucost.config.model import Bills as BillSettings
-from gpucost.config.model import Config
+from gpucost.config.model import Bills as BillSettings, Config
 from tests.text_tables import columns, titled
 from tests.unit.bills import ITEMS, NAMES, Bills, Row, check_scene, item, own_rows, own_text, scene
 

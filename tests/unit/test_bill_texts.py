@@ -17,9 +17,7 @@ import pytest
 
 from tests.side_by_side import asked_names
 from tests.text_tables import titled, words
-from tests.unit import test_bill_azure as azure
-from tests.unit import test_bill_gcp as gcp
-from tests.unit import test_bill_oci as oci
+from tests.unit import test_bill_azure as azure, test_bill_gcp as gcp, test_bill_oci as oci
 from tests.unit.bills import (
     FOCUS_USAGE,
     Bills,

@@ -16,8 +16,7 @@ from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.store import charges
 from tests.text_tables import titled, words
-from tests.unit import test_bill_azure as azure
-from tests.unit import test_bill_gcp as gcp
+from tests.unit import test_bill_azure as azure, test_bill_gcp as gcp
 from tests.unit.bills import FOCUS_USAGE, Bills, csv_text, item, own_rows, own_text, text_of
 from tests.unit.test_bill_load import rows_of
 

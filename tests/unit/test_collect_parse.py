@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from gpucost.collect.prometheus.parse import Garbled, MatrixReader, TooMuch
 from gpucost.store.metrics import ReadAnswer

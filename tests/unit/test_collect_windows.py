@@ -9,8 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from gpucost.collect.base import default_spans, halves, until, whole_hours
 from gpucost.collect.prometheus.queries import Selector, among, one_of, selectors

@@ -18,8 +18,8 @@ from gpucost.lake import manifest, reading, steps
 from gpucost.lake.files import open_files
 from gpucost.periods import Period, from_ms
 from gpucost.store.connection import Store
-from tests.lakes import RAW as RAW_QUERIES
 from tests.lakes import (
+    RAW as RAW_QUERIES,
     GrownLake,
     attribute,
     differences,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gpucost.publish.notify import Message, as_html, as_slack, as_text
 from gpucost.texts import one_line, shortened

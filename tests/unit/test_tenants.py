@@ -9,12 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gpucost.config.model import Serving
-from gpucost.questions.units import document
-from gpucost.questions.units import reading as units
+from gpucost.questions.units import document, reading as units
 from gpucost.questions.units.query import UnitView
 from tests.replay.fleet import Fleet
 from tests.replay.work import asked, counter, put, stored

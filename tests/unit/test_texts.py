@@ -17,8 +17,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from markupsafe import Markup
 from typer.testing import CliRunner
 
@@ -49,8 +48,7 @@ from gpucost.render.view import (
 )
 from gpucost.store.table_files import _EMPTY, csv_text, harmless, save_table
 from gpucost.texts import excerpt, one_line, readable_json, visible
-from tests.html_pages import HOSTILE as HOSTILE_NAMES
-from tests.html_pages import hostile_store, view
+from tests.html_pages import HOSTILE as HOSTILE_NAMES, hostile_store, view
 from tests.loopback import Quiet, serving
 
 HOSTILE = "a\x1b[2Jb\u202ec\u200bd\x07e\u2028f\x9bg\r"

@@ -9,8 +9,7 @@ from duckdb import DuckDBPyConnection
 
 from gpucost.store.charges import find_tokens
 from tests.text_tables import cells, text_rows
-from tests.unit import test_bill_azure as azure
-from tests.unit import test_bill_gcp as gcp
+from tests.unit import test_bill_azure as azure, test_bill_gcp as gcp
 from tests.unit.bills import FOCUS_USAGE, Bills, Charge, Row, usage
 
 

@@ -24,8 +24,7 @@ from tests.replay.cases.words import MORNING, at
 from tests.replay.work import asked
 from tests.text_tables import text_rows
 from tests.unit.served import CRASHES, Served, served_at
-from tests.unit.whatif_costs import figures, listed
-from tests.unit.whatif_costs import shown as figure_text
+from tests.unit.whatif_costs import figures, listed, shown as figure_text
 
 
 @pytest.fixture(scope="module")

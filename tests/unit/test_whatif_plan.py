@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from gpucost.config.model import Config
@@ -25,8 +24,7 @@ from gpucost.whatif.curve import Curve, Evidence
 from gpucost.whatif.flags import PricePer
 from gpucost.whatif.fleet import Costs, Fleet, Level, Node, Pod, Price, Usage
 from gpucost.whatif.plan import Context, Group, Plan, Reserve, Schedule, Share, Spot, Step, answer, read_plan
-from gpucost.whatif.share import Sizing
-from gpucost.whatif.share import answer as share_answer
+from gpucost.whatif.share import Sizing, answer as share_answer
 from gpucost.whatif.spot.answer import answer as spot_answer
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import Market

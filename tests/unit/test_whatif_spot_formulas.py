@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from gpucost.whatif.spot.formulas import Work, crossing, daly_interval, exact
 from gpucost.whatif.spot.interruptions import Evidence, Place, Rate, gamma_quantile, posterior, prior_rate

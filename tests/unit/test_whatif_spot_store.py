@@ -14,7 +14,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.engine import dicts, run_stage
-from gpucost.price import load_offers
+from gpucost.price.list_prices import load_offers
 from gpucost.store.connection import Store
 from gpucost.whatif.spot.formulas import Work, exact
 from tests.replay.cases.words import BOOK, HEADER, at, fleet, node, pod
