@@ -148,7 +148,7 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
     devices.
     """
     rows = facts(ACTIVITY)
-    found: list[ActivityMetric] = []
+    found = []
 
     def add(part: str, wanted: Facts, name: str = "", scale: float | None = None) -> None:
         for row in wanted:

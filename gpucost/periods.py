@@ -95,7 +95,7 @@ def local_midnight(day: date, tz: ZoneInfo) -> datetime:
 def local_days(period: Period, tz: ZoneInfo) -> Iterator[date]:
     """The local days that the period touches, in order, without days that the zone skipped."""
     day = period.start.astimezone(tz).date()
-    previous: datetime | None = None
+    previous = None
     while (begins := local_midnight(day, tz)) < period.end:
         if begins != previous:  # a day that the zone skipped begins with the next day
             yield day
@@ -168,7 +168,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 def most_at_once(spans: Iterable[Span]) -> int:
     """The most spans at one moment; a span that ends as another one begins does not count with it."""
-    steps: list[tuple[int, int]] = []
+    steps = []
     for start, end in spans:
         steps += [(start, 1), (end, -1)]
     return max(accumulate(step for _, step in sorted(steps)), default=0)
@@ -176,7 +176,7 @@ def most_at_once(spans: Iterable[Span]) -> int:
 
 def subtract(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
     """The parts of `spans` that are not in `taken`, as `merge` returns them."""
-    left: list[Span] = []
+    left = []
     holes = merge(taken)
     for start, end in merge(spans):
         for a, b in holes:
@@ -226,7 +226,7 @@ def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Time
             {*edges, *range(period.start_ms - period.start_ms % MS_PER_HOUR, period.end_ms, MS_PER_HOUR)}
         )
         edges = edges[bisect_right(edges, period.start_ms) - 1 :]
-    parts: list[TimeBucket] = []
+    parts = []
     for edge, end in zip(edges, [*edges[1:], period.end_ms], strict=True):
         local = from_ms(edge).astimezone(tz)
         parts.append(

@@ -36,7 +36,7 @@ def mixin_dataclass(kind: type[T]) -> type[T]:
 
 def grouped(pairs: Iterable[tuple[K, T]]) -> defaultdict[K, list[T]]:
     """The values of each key, in order."""
-    groups: defaultdict[K, list[T]] = defaultdict(list)
+    groups = defaultdict(list)
     for key, value in pairs:
         groups[key].append(value)
     return groups

@@ -222,7 +222,7 @@ def load_local_days(
     Times are in milliseconds; the table is empty if they are null. Returns the first and the last of the
     midnights, (0, 0) if there are none.
     """
-    midnights: list[int] = []
+    midnights = []
     if start is not None and end is not None:
         days = list(local_days(Period(from_ms(start), from_ms(end)), tz))
         midnights = [to_ms(local_midnight(day, tz)) for day in (*days, days[-1] + timedelta(days=1))]

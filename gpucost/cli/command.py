@@ -45,7 +45,6 @@ from .output import (
 from .parameters import typer_parameter
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
 
     from gpucost.render.view import Answer
 
@@ -181,7 +180,7 @@ class Call(Request):
         bar = BarColumn(bar_width=max(10, min(40, console.width - _WORDS)))
         words = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
         columns = (TextColumn("{task.description}", markup=False), bar, TaskProgressColumn())
-        tasks: dict[str, TaskID] = {}
+        tasks = {}
         with Progress(
             *columns, *(words if console.width > _WORDS else ()), console=console, transient=True
         ) as bars:

@@ -267,7 +267,7 @@ def run_bills(
             show("bills", state.done, state.total, note)
 
         names = paths or getattr(settings, section).exports
-        trees: list[Tree] = [
+        trees = [
             BucketTree(name, settings) if "://" in name else LocalTree(Path(name).expanduser())
             for name in names
         ]

@@ -135,7 +135,7 @@ def doctor(call: BriefCall) -> None:
     """
     from gpucost.doctor import Status, examine
 
-    checks: list[SetupCheck] = []
+    checks = []
     area = ""
     for check in examine(call.config_file, call.store_file, call.now):
         checks.append(check)

@@ -210,7 +210,7 @@ def uncollected(config: Config, store: Store, period: Period, now: datetime) -> 
     """
     now_ms = to_ms(now)
     wanted = [(period.start_ms, min(period.end_ms, now_ms))]
-    periods: dict[str, list[Period]] = {}
+    periods = {}
     for source in config.prometheus:
         missing = wanted
         if store.exists:
@@ -325,7 +325,7 @@ class Collector(ABC, Generic[Batch]):
         total, done = sum(end - start for start, end in todo), 0
         windows = self._windows(todo)
         flight: deque[tuple[Span, Future[Batch]]] = deque()
-        gone: SourceError | None = None
+        gone = None
         while True:
             while len(flight) < self._server.concurrency and gone is None and (span := next(windows, None)):
                 flight.append((span, self._fetching(span)))

@@ -51,7 +51,7 @@ def attribute(
     days = run.attribute_days([task for task in inventories if task.clusters], price)
     warnings = run.task("warnings", run.lake.clusters, (*inventories, price, *days))
     run.finish([warnings])
-    by_day: dict[str, list[str]] = defaultdict(list)
+    by_day = defaultdict(list)
     for task in days:
         for day, marker in zip(task.days, task.markers, strict=True):
             by_day[day.name].append(marker)

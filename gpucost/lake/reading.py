@@ -73,7 +73,7 @@ def open_store(
         notes.append(f"the lake has newer data than its figures: {attribute}")
     days = sorted(current["days"])
     first, last = _days_to_read(config, period, days)
-    found: manifest.Tables = defaultdict(list)
+    found = defaultdict(list)
     places = list(markers_of(current, lambda day: first <= day <= last))
     for place, content in zip(places, files.each(files.read, places), strict=True):
         if content is None:

@@ -90,7 +90,7 @@ def token_prices(at: date, providers: Iterable[str] = (), model: str | None = No
     any case.
     """
     sellers, pattern = {seller(name) for name in providers}, (model or "*").strip().lower()
-    held: dict[tuple[str, str], TokenPrice] = {}
+    held = {}
     for price in sorted(
         map(_price, facts("tokens.csv")), key=lambda row: (row.price_as_of <= at, -abs(row.price_as_of - at))
     ):

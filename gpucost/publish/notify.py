@@ -171,7 +171,7 @@ def _escaped(text: str) -> str:
 
 def _parts(body: str) -> list[str]:
     """Split `body` into pieces that Slack accepts, between lines; a split code block continues as one."""
-    parts: list[str] = []
+    parts = []
     lines: list[str] = []
     size = 0
     in_code = False

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -98,7 +97,7 @@ def verify(
         bundle = read_bundle(config, store, query, folder, show_progress)
         now = manifest_of(bundle, config, None)
         with store.read() as con:
-            seal_times: dict[str, datetime] = dict(log.seals(con, query.month))
+            seal_times = dict(log.seals(con, query.month))
         is_listed = digest in seal_times
         detail = f"sealed {iso(seal_times[digest])}" if is_listed else "not in the log"
         # the log of a store restored from a copy lacks seals: prove every byte

@@ -66,7 +66,7 @@ def flat_table(view: ReportView) -> tuple[dict[str, str], Iterator[list[Any]]]:
     shared = _flat(schema.to_dict(view.totals_shared.as_total())) if view.totals_shared else {}
     kinds = {"measures": Measures, "unallocated": Unallocated, "not_collected": NotCollected}
     columns = dict.fromkeys(("kind", *view.by), "VARCHAR")
-    parts: dict[str, list[str]] = {}
+    parts = {}
     for part, kind in (kinds | {"api": ApiCost} if view.totals_api else kinds).items():
         numbers = [field for field in fields(kind) if field.name not in IN_COST]
         parts[part] = [field.name for field in numbers]

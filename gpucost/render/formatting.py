@@ -120,7 +120,7 @@ def percent(value: float | None) -> str:
 
 
 def _prices(coverage: Coverage) -> list[str]:
-    parts: list[str] = []
+    parts = []
     for source in coverage.sources:
         age = f" of {source.as_of}" if source.as_of and source.name != "bill" else ""
         if age and source.age_days and source.age_days > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ def render(page: Page) -> str:
 
     A report begins with its summary.
     """
-    texts: tuple[Callable[..., str], ...] = (cell, sum_text, value_of, item_value)
+    texts = (cell, sum_text, value_of, item_value)
     return (
         environment(reports_dir())
         .get_template("report.md.j2")

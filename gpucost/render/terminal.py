@@ -133,7 +133,7 @@ class _Terminal:
             grid.add_row(Text(table.title, style="bold"), *blanks, whole)
         for line in table.lines:
             style = "bold" if line.is_sum else ""
-            cells: list[RenderableType] = []
+            cells = []
             for column, value in zip(table.columns, line.cells, strict=True):
                 if column.sign:
                     cells.append(Text("" if line.is_sum else column.sign, style="dim"))

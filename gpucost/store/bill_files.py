@@ -255,10 +255,10 @@ def staged_view(
     }
 
     def complete(relation: DuckDBPyRelation, file: Staged) -> DuckDBPyRelation:
-        found: dict[str, Expression] = {name: ColumnExpression(name) for name in relation.columns}
+        found = {name: ColumnExpression(name) for name in relation.columns}
         for name, (macro, way) in file.readings.items():
             found[name] = FunctionExpression(macro, found[name], ConstantExpression(way))
-        labels: list[Expression] = []
+        labels = []
         for name, keys in file.maps.items():
             if keys:
                 entries = [found[_entry(name, at)] for at in range(len(keys))]
@@ -271,7 +271,7 @@ def staged_view(
             *(found.get(name, null).cast(kind).alias(name) for name, kind in kinds.items())
         )
 
-    alike: defaultdict[str, list[Staged]] = defaultdict(list)
+    alike = defaultdict(list)
     for file in sorted(staged, key=lambda file: file.raw is None):
         alike[_likeness(con, file)].append(file)
     relations = [complete(_rows(con, files), files[0]) for files in alike.values()]
@@ -419,7 +419,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
         return CaseExpression(text.isnotin(*map(ConstantExpression, BLANK)), text)
 
     wanted = {name: as_text(at) for name, at in file.columns.items() if at is not None}
-    row_digest: Expression = ConstantExpression(None).cast("UBIGINT")
+    row_digest = ConstantExpression(None).cast("UBIGINT")
     if file.line_item:
         # Ordered by name, for files with the same columns in another order, or without some null columns.
         placed = (at for _, at in sorted(file.columns.items()))
@@ -430,7 +430,7 @@ def _relation(con: DuckDBPyConnection, files: Sequence[RawFile]) -> DuckDBPyRela
                 entries += (ConstantExpression(key), ColumnExpression(names[columns[key]]))
         hashed = FunctionExpression("hash", *values, *entries)
         row_digest = CaseExpression(wanted[file.line_item[0]].isnotnull(), hashed)
-    source: Expression = ConstantExpression(file.name)
+    source = ConstantExpression(file.name)
     if len(files) > 1:
         paths, file_names = [str(each.path) for each in files], [each.name for each in files]
         by_path = FunctionExpression("map", ConstantExpression(paths), ConstantExpression(file_names))

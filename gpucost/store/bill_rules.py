@@ -264,7 +264,7 @@ def superseded(con: DuckDBPyConnection) -> dict[str, str]:
     file_of = dict(con.execute("SELECT side, file FROM told_sides").fetchall())
     if len(set(file_of.values())) < 2:
         return {}
-    winners: dict[int, set[str]] = defaultdict(set)
+    winners = defaultdict(set)
     for a, b, common in side_pairs(con):
         verdicts = verdict(a, b, common), verdict(b, a, common)
         if "beside" in verdicts:

@@ -229,9 +229,9 @@ def replace(con: DuckDBPyConnection, files: BillFiles, *, force: bool = False) -
     Returns one result per bill.
     """
     results = _results(con, dicts(con.execute("FROM incoming_bills ORDER BY bill_id")), "beside")
-    replaced: list[tuple[int, int]] = []
-    same_period: set[int] = set()
-    parts: set[tuple[int, int]] = set()
+    replaced = []
+    same_period = set()
+    parts = set()
     compare(con, NEW_AND_OLD, _load_of(files))
     existing = dict(con.execute("SELECT side, source FROM told_sides WHERE batch = 0").fetchall())
     for arriving, old, common in side_pairs(con) if existing else []:

@@ -219,7 +219,7 @@ class Store:
         deadline = time.monotonic() + self.wait_seconds
         seen = folders + (pricing_dir(),) * self.sees_catalog
         while True:
-            holder: str | None = None
+            holder = None
             with _opening:
                 # in one process, all connections to a file see the folders of the first
                 shared = _open_here.get(place)

@@ -131,7 +131,7 @@ def read_usage(con: DuckDBPyConnection, from_ms: int, to_ms: int, **filters: Seq
 
     `filters` are teams, namespaces, workloads and clusters. Creates temporary tables.
     """
-    period: dict[str, object] = {"from_ms": from_ms, "to_ms": to_ms}
+    period = {"from_ms": from_ms, "to_ms": to_ms}
     names = _names(filters)
     _make_macros(con)
     con.execute(_USAGE_TEAMS, period)

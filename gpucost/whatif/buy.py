@@ -1,7 +1,7 @@
 """Own nodes next to the cloud: their number for the base load, and the month in which they have paid for themselves."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import chain
 
@@ -13,7 +13,7 @@ from .answer import Answer, Assumption, Position, priced
 from .cost import CostBlock, fleet_costs, position
 from .curve import Curve, Evidence, counted
 from .flags import HOURS_PER_MONTH, round_money, to_decimal, total
-from .fleet import Node, Pod, Price, Usage
+from .fleet import Price, Usage
 
 # Parts of the price that are paid on the first day; the others are paid as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")
@@ -29,7 +29,7 @@ def cloud_usage(usage: Usage, period: Period, gpu_model: str, own_gpus: float) -
     """
     same = usage.fleet.only(lambda node: node.gpu_model == gpu_model)
     costs = fleet_costs(same)
-    held: Sequence[Node | Pod] = same.pods if usage.is_narrowed else same.nodes
+    held = same.pods if usage.is_narrowed else same.nodes
     cost, gpu_hours = costs.node_cost, costs.gpu_hours
     if usage.is_narrowed:
         cost, gpu_hours = costs.cost, costs.allocated_gpu_hours

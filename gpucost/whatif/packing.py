@@ -77,7 +77,7 @@ def pack(items: Iterable[PackedPod], fits: Fits) -> list[Bin]:
     Items that fit no empty GPU are left out. For items of equal length this is first fit decreasing: at most 11/9 of the
     least number of GPUs plus 6/9 (Dósa 2007) if one measure decides.
     """
-    done: list[Bin] = []
+    done = []
     opened: list[Bin] = []
     in_order = sorted(items, key=lambda i: (i.from_ms, -i.activity, -i.memory_mib))
     for begin, several in groupby(in_order, key=lambda item: item.from_ms):

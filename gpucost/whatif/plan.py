@@ -16,7 +16,7 @@ from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
 
-from .answer import Answer, Assumption, Assumptions, Line, Position, Rows, Texts, stated, today_of
+from .answer import Answer, Assumption, Assumptions, Position, Rows, Texts, stated, today_of
 from .avoidable import NOTHING, why_not
 from .cost import CostBlock, fleet_costs, position
 from .curve import MONTH, Evidence, counted
@@ -160,7 +160,7 @@ class Spot(_Step):
         parts = parts_of(question, moved)
         going = [part for part in parts if part.advice.suits == SAFE and part.saving > 0]
         longer = {(part.owner, part.rate): exact(part.work(part.rate.per_hour)) for part in going}
-        there: dict[Pod, tuple[Node, float]] = {}
+        there = {}
         for item in moved:
             node = replace(item.there, capacity_type="spot")
             for pod in item.pods:
@@ -208,8 +208,8 @@ class Schedule(_Step):
 
 def _lasting(fleet: Fleet, changed: Mapping[Pod, tuple[Node, float]]) -> Fleet:
     """The fleet with some pods on nodes of their own like these, for so many times as long."""
-    nodes: list[Node] = []
-    pods: list[Pod] = []
+    nodes = []
+    pods = []
     for pod, (node, times) in changed.items():
         pod_node = node.sized(pod.gpus, f"{node.name}/{pod.uid}@{pod.from_ms}")
         end_ms = pod.from_ms + round(pod.length_ms * times)
@@ -379,7 +379,7 @@ def answer(plan: Plan, context: Context) -> Answer:
     for group in plan.groups:
         run.add(group)
     today = scenario = run.total
-    lines: list[Line] = []
+    lines = []
     for number, step in enumerate(plan.steps, start=1):
         for key, value in step:
             if key not in _Step.model_fields and value is not None:

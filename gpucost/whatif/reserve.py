@@ -268,7 +268,7 @@ def answer(demand: Demand, *, period: str) -> Answer:
 
 def _pools(demand: Demand) -> list[Pool]:
     """All commitments on offer: those that bind least first, then recent prices, then the largest saving."""
-    offered: dict[tuple[str, Terms], list[ReservedUse]] = defaultdict(list)
+    offered = defaultdict(list)
     for use in demand.uses:
         for terms in use.offers:
             offered[terms.scope(use), terms].append(use)

@@ -15,7 +15,7 @@ from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass
 
 from . import flags
-from .answer import Answer, Assumption, Line, Rows, Tables, stated, today_of
+from .answer import Answer, Assumption, Rows, Tables, stated, today_of
 from .avoidable import NOTHING, Held
 from .cost import fleet_costs
 from .fleet import PAID_ANYWAY, Fleet, Level, Levels, Pod, PodKey, Usage, Workload
@@ -180,7 +180,7 @@ def share(usage: Usage, sizing: Sizing, levels: Levels, facts: GpuSpecs) -> Shar
     """
     fleet = usage.fleet
     nodes, fates = fleet.by_name, _reasons(fleet, levels)
-    pools: dict[tuple[str, str, str, str], list[Pod]] = defaultdict(list)
+    pools = defaultdict(list)
     most: dict[Workload, float] = defaultdict(float)
     for pod in fleet.pods:
         if pod.key in levels:
@@ -222,7 +222,7 @@ def has_memory(levels: Levels) -> bool:
 def _reasons(fleet: Fleet, levels: Levels) -> dict[Pod, str]:
     """The pods that keep their GPUs as they are, and why."""
     nodes, needs_memory = fleet.by_name, has_memory(levels)
-    reasons: dict[Pod, str] = {}
+    reasons = {}
     for pod in fleet.pods:
         level = levels.get(pod.key)
         if pod.gpus > 1 + 1e-6:
@@ -328,12 +328,12 @@ def change_answer(usage: Usage, kind: str, title: str, change: Change, looser: C
 
 def _pods(usage: Usage, sharing: Sharing, levels: Levels, fixed: Collection[PodKey]) -> Tables:
     """Every pod with its result; pods of a workload with the same result are one line."""
-    alike: dict[tuple[str, str, str], list[Level | None]] = defaultdict(list)
+    alike = defaultdict(list)
     for pod in usage.fleet.pods:
         fate = sharing.fates[pod]
         fate = _FULL if fate == _ALONE and pod.key in fixed else fate
         alike[pod.namespace, pod.workload, fate].append(levels.get(pod.key))
-    lines: list[Line] = []
+    lines = []
     for (namespace, workload, fate), found in sorted(alike.items()):
         measured = list(filter(None, found))
         busy = round(max(level.high for level in measured) * 100, 1) if measured else None

@@ -205,7 +205,7 @@ class AwsPrices(PriceCollector):
         regions = self.regions or self.config.aws.regions or self.seen or [_ELSE]
         session = aws_login(self.config.aws)
         with aws_in_words(self.provider, AGAIN, _PERMISSIONS):
-            prices: list[ListPrice] = []
+            prices = []
             types: dict[str, InstanceType] = {}
             for region in regions:
                 self.show_progress(f"{region}: instance types")

@@ -108,7 +108,7 @@ class AzurePrices(PriceCollector):
 
     def fetch(self) -> ProviderPrices:
         wanted = self.regions or self.config.azure.regions
-        prices: list[ListPrice] = []
+        prices = []
         setting, server = "[azure] retail_prices_url", self.config.azure.retail_prices_url
         public = public_list(self.provider, "the list of retail prices", setting, server)
         for region in wanted or [""]:

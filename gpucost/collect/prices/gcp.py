@@ -153,7 +153,7 @@ Units = Mapping[str, Mapping[PriceUnit, UnitPrice]]
 
 def by_region(prices: Iterable[UnitPrice]) -> Units:
     """The unit prices of each region, the newest of each unit."""
-    regions: dict[str, list[UnitPrice]] = defaultdict(list)
+    regions = defaultdict(list)
     for price in prices:
         for region in price.regions:
             regions[region].append(price)

@@ -102,7 +102,7 @@ class VastPrices(GpuPrices):
 
     @staticmethod
     def offers(answer: Any) -> Iterator[Offer]:
-        prices: dict[tuple[str, str], list[Decimal]] = defaultdict(list)
+        prices = defaultdict(list)
         for offer in answer["offers"]:
             if offer["num_gpus"] == 1:
                 model = gpu_model(

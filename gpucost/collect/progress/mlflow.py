@@ -118,7 +118,7 @@ def _read(
     server: http.JsonServer, settings: Mlflow, period: Period
 ) -> tuple[list[ProgressRun], ProgressBatch]:
     wanted = settings.experiments or ["*"]
-    runs: dict[str, ProgressRun] = {}
+    runs = {}
     for experiment in pages(server, settings, "experiments/search", {}):  # runs that are not deleted
         name = str(experiment.get("name", ""))
         if any(fnmatchcase(name, pattern) for pattern in wanted):

@@ -13,7 +13,7 @@ from gpucost.periods import Period, Span, to_ms
 from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs
 from gpucost.store.connection import Store
-from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
+from gpucost.store.metrics import LoadResult, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 from gpucost.suggest import did_you_mean
 
@@ -47,7 +47,7 @@ class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):
     ) -> LoadResult | None:
         """Replace this server's work in the window."""
         work = ProgressBatch()
-        metrics: dict[str, MetricSamples] = {}
+        metrics = {}
         for unit, answer in batch:
             cuts = np.flatnonzero(np.diff(answer.series_index)) + 1
             for part in np.split(np.arange(len(answer.ts_ms)), cuts):

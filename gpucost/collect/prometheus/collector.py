@@ -98,7 +98,7 @@ _MOST = {"memory_used": 4_194_304.0, "power": 10_000.0}
 
 def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:
     """The idle threshold and the valid range of each metric. A ratio's name allows percentages, too."""
-    limits: dict[str, Threshold] = {}
+    limits = {}
     for metric in activity_metrics(activity):
         if metric.part == "power" or (metric.part == "memory" and not activity.memory):
             continue
@@ -282,8 +282,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         whole = span[0], span[1] // MS_PER_HOUR * MS_PER_HOUR
         is_by_hour = whole[0] < whole[1] and not self._reads_chunks
         scrapes = self._scrapes(whole) if is_by_hour else None
-        answers: list[ReadAnswer] = []
-        constants: list[Hours] = []
+        answers = []
+        constants = []
         # Namespaces of the whole period, so that the result does not depend on window boundaries; plus those
         # of this window.
         namespaces, gpu_nodes = set(self._namespaces), set(self._gpu_nodes)
@@ -323,7 +323,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         if not between - above:
             return []
         for alike in compared(self._activity):
-            answers: list[ReadAnswer] = []
+            answers = []
             for selector in alike:
                 for name in selector.spelled(self._names):
                     answers += self._fetch(among(selector, "instance", between - above), name, span)
@@ -469,7 +469,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                     f"an answer for one hour of {name} is too large for the server, even in sixteenths: {error.message}",
                     fix="raise the server's limit (Prometheus: --query.max-samples)",
                 ) from None
-            answers: list[ReadAnswer] = []
+            answers = []
             for shard in selector.shards():
                 answers += self._fetch(shard, name, hour, sharded=True)
             return answers
@@ -697,7 +697,7 @@ def _count(answers: list[ReadAnswer], span: Span) -> tuple[dict[int, int], int |
     """The number of samples in each epoch hour of a window, and the first and last sample's time."""
     hours = range(span[0] // MS_PER_HOUR, -(-span[1] // MS_PER_HOUR))
     counts = np.zeros(len(hours))
-    moments: list[int] = []
+    moments = []
     for answer in answers:
         part = answer.only((answer.ts_ms >= span[0]) & (answer.ts_ms < span[1]))
         if len(part.ts_ms):

@@ -65,7 +65,7 @@ def import_files(
             )
     results = [SlurmResult(str(path)) for path in paths]
     with store.write() as con:
-        unnamed: list[SlurmTable] = []
+        unnamed = []
         for path, result in zip(paths, results, strict=True):
             facts = _facts(path, form, result.notes, to_ms(now))
             if facts is None:
@@ -141,7 +141,7 @@ def _optional(ask: Callable[[], T | None], result: SlurmResult) -> T | None:
 def _load_other(
     store: Store, source: Slurmlike, form: SacctFormat, result: SlurmResult, now: datetime
 ) -> None:
-    tables: list[SlurmTable] = []
+    tables = []
     for name, ask in source.facts():
         try:
             facts = read_facts(ask(), name, form, Notes(), to_ms(now))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpucost.clouds import aws_client, aws_in_words
 from gpucost.errors import SourceError
 from gpucost.periods import Span, from_ms
-from gpucost.store.prices import SpotAnswer, SpotPrice
+from gpucost.store.prices import SpotAnswer
 
 from .base import HISTORY, BadFact, price_of_row
 
@@ -27,7 +27,7 @@ def fetch(session: boto3.Session, settings: Aws, types: list[str], region: str, 
 
     Raises SourceError if AWS refuses, does not answer, or the answer cannot be used.
     """
-    prices: list[SpotPrice] = []
+    prices = []
     with aws_in_words(source_of(region), _AGAIN, "ec2:DescribeSpotPriceHistory"):
         paginator = aws_client(session, settings, "ec2", region).get_paginator("describe_spot_price_history")
         for first in range(0, len(types), _TYPES_AT_ONCE):

@@ -35,7 +35,7 @@ _PRODUCTS = {"": "Linux/UNIX", "0002": "Windows", "000g": "SUSE Linux", "0010": 
 
 def _feed(name: str, text: str, source: str) -> list[SpotPrice]:
     """All hours in a data feed file, corrected versions of an hour after the older ones. Raises DataError."""
-    rows: list[tuple[int, SpotPrice]] = []
+    rows = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
             if line.startswith("#Fields:") and line.removeprefix("#Fields:").split() != _FIELDS.split():
@@ -82,7 +82,7 @@ def _history(name: str, text: str, source: str) -> tuple[list[SpotPrice], bool]:
     The file contains one or several answers, concatenated or in a list, or bare lists of changes. Raises
     DataError with file and row if any of it cannot be used.
     """
-    prices: list[SpotPrice] = []
+    prices = []
     answers = [answer for document in _documents(name, text) for answer in _answers(name, document)]
     for rows, _ in answers:
         for row in rows:

@@ -43,7 +43,7 @@ def days_left(day: date) -> int:
 
 def weekday_factors(costs: Daily) -> dict[int, float]:
     """By weekday, the median of each day's cost ÷ the median of the week around it; 1 with fewer than two such days."""
-    ratios: dict[int, list[float]] = defaultdict(list)
+    ratios = defaultdict(list)
     for day, cost in costs.items():
         week = (day + timedelta(days=off) for off in range(-_HALF_A_WEEK, _HALF_A_WEEK + 1))
         around = [costs[near] for near in week if near in costs]
@@ -59,7 +59,7 @@ def month_end_factors(costs: Daily, weekdays: Mapping[int, float]) -> dict[int, 
     Only days that deviate by over three standard deviations, in one direction, in at least two months and in all known months.
     """
     usual = levels(costs, Seasons(weekdays))
-    ratios: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    ratios = defaultdict(list)
     for day, level in usual.items():
         left = days_left(day)
         if left >= _LAST_DAYS:

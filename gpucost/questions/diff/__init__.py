@@ -239,7 +239,7 @@ def _phrase(key: str) -> str:
 def parse_span(words: str, tz: ZoneInfo, now: datetime) -> tuple[Period, str]:
     """The period for `words`, and its display name. Raises UsageError for an invalid one."""
     start, dots, end = words.partition("..")
-    span: dict[str, str | None] = {}
+    span = {}
     if dots:
         span = {"start": start, "end": end or None}
     elif re.fullmatch(r"\d{4}-\d{2}", words):

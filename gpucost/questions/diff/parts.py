@@ -99,7 +99,7 @@ def parts_of(before: Mapping[Cell, Use], after: Mapping[Cell, Use]) -> dict[Cell
         used = {cell: use for cell, use in before.items() if cell.pool == "allocated" and use.hours}
         kinds = _summed(used, lambda cell: (cell.pool, cell.kind), Use())
         fleet = {kind: use.cost / use.hours for (_, kind), use in kinds.items()}
-        parts: dict[Cell, Parts] = {}
+        parts = {}
         for cell in dict.fromkeys((*before, *after)):
             whole0, whole1 = (items.get((cell.pool, cell.item), Use()) for items in (items0, items1))
             use0 = before.get(cell, Use())
@@ -251,7 +251,7 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
 
 
 def _uses(view: ReportView) -> dict[Cell, Use]:
-    uses: dict[Cell, Use] = {}
+    uses = {}
     for row in view.rows:
         if row.kind == "shared" or row.kind == "api":
             continue

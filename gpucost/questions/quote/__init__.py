@@ -66,7 +66,7 @@ def quote(
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
     currency = settings.currency
-    rows: list[Quoted] = []
+    rows = []
     if name is not None:
         with store_or_empty(settings) as con:
             rows = list_prices(listing(con, name, query), need)

@@ -11,7 +11,7 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.records import grouped
-from gpucost.render.view import Figures, Line, ReportView, Shared, Table, Value
+from gpucost.render.view import Figures, Line, ReportView, Shared, Table
 from gpucost.store.charges import find_tokens
 from gpucost.store.sqlfiles import value
 
@@ -99,7 +99,7 @@ def _shortened(table: Table, count: int | None) -> Table:
     left = max(count or 0, at) - len(displayed)
     if left <= 0:
         return table
-    cells: list[Value] = [f"{left:,} more"]
+    cells = [f"{left:,} more"]
     for place, column in enumerate(table.columns[1:], 1):
         total, *parts = (cast(Any, line.cells[place]) for line in (whole, *displayed))
         cells.append(total - sum(parts) if column.unit in ("hours", "money") else "")

@@ -157,7 +157,7 @@ def _shares(shared: Shared | None, cost: Decimal, kind: str) -> list[Value]:
     if shared is None:
         return []
     pays = kind in (*_PAYING, "all")
-    shares: list[Value] = [*shared.costs.values()] if pays else [""] * len(shared.costs)
+    shares = [*shared.costs.values()] if pays else [""] * len(shared.costs)
     charged = cost + shared.shared_cost if pays else cost
     if shared.unallocated_cost is None:
         return [*shares, charged]

@@ -15,7 +15,7 @@ from gpucost.periods import MS_PER_HOUR
 from gpucost.price.listing import ListedPrice, price_of_region
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.whatif import share
-from gpucost.whatif.answer import Answer, Assumption, Line, Rows, Tables, old_prices, priced, stated
+from gpucost.whatif.answer import Answer, Assumption, Rows, Tables, old_prices, priced, stated
 from gpucost.whatif.avoidable import Held
 from gpucost.whatif.flags import round_money, to_decimal, total
 from gpucost.whatif.fleet import Levels, Node, Pod, Price, Usage, is_batch
@@ -282,7 +282,7 @@ def answer(
 
 def _table(moves: Sequence[Move]) -> Tables:
     """The moves with the largest savings first."""
-    lines: list[Line] = [
+    lines = [
         (
             move.load.name,
             move.offer.gpu_model,

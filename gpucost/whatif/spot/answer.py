@@ -199,7 +199,7 @@ def _old_prices(question: SpotQuery, moved: Moves, parts: SpotParts) -> str:
     last = from_ms(max(item.node.to_ms for item in moved))
     at = datetime.now(UTC) if question.usage.is_described else last
     owners = {part.owner for part in parts}
-    dated: list[tuple[str, Price]] = []
+    dated = []
     for item in moved:
         if None in owners or not owners.isdisjoint(pod.owner for pod in item.pods):
             dated += [(item.name, price) for price in (*item.there.prices, *item.node.prices)]

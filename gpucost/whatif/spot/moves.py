@@ -115,7 +115,7 @@ def movable(question: SpotQuery) -> tuple[Moves, Counter[str]]:
     usage, market = question.usage, question.market
     pods_on = grouped((pod.place, pod) for pod in usage.fleet.pods)
     rate_of = cache(market.rate)
-    moved: Moves = []
+    moved = []
     stays: Counter[str] = Counter()
     for node in usage.fleet.nodes:
         name = node.instance_type or "nodes without an instance type"

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucost.periods import MS_PER_HOUR, Span, merge, most_at_once
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.whatif.answer import Line, Rows
+from gpucost.whatif.answer import Rows
 from gpucost.whatif.avoidable import NOTHING
 from gpucost.whatif.cost import NO_TIME, fleet_costs
 from gpucost.whatif.flags import round_money, total
@@ -139,7 +139,7 @@ def _run_hours(fleet: Fleet) -> dict[Workload, float]:
 def savings_by_rate(parts: SpotParts) -> Rows:
     """The saving at five rates, with and without checkpoints; None if the work would never end."""
     today = total(part.today for part in parts)
-    lines: list[Line] = []
+    lines = []
     for rate in RATES:
         savings = []
         for starts_over in (False, True):

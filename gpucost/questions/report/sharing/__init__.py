@@ -98,7 +98,7 @@ def with_shares(
     parts: Collection[Part],
 ) -> dict[Part, list[Row]]:
     """Add shared amounts to `rows`, which are by the dimensions `by`; append rows of kind 'shared'."""
-    found: dict[Part, list[Row]] = {}
+    found = {}
     for part, amounts in _amounts(con, by, parts).items():
         existing = [
             replace(
