@@ -2,7 +2,7 @@
 
 import re
 
-from gpucost.texts import concealed
+from .texts import concealed
 
 # Broken files can have very long words or sentences.
 _LONG = re.compile(r"(\S{250})\S{250,}")

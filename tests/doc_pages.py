@@ -15,7 +15,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gpucost.cli.app import app, leaves
+from gpucost.cli.app import DEFAULT, CommandGroup, app
 from gpucost.config.files import PREFIX
 from gpucost.config.load import PATH_KEYS, as_toml, fields_of, section_of
 from gpucost.config.model import Config
@@ -63,6 +63,15 @@ The terms in reports. A term has one meaning and one denominator in every comman
 
 {}[Attribution](attribution.md) explains the arithmetic, [coverage](coverage.md) the collected time.
 """
+
+
+def leaves(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with its full name."""
+    if isinstance(command, CommandGroup):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, words if name == DEFAULT else (*words, name))
+    else:
+        yield words, command
 
 
 def commands_page() -> str:

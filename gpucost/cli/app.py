@@ -2,7 +2,7 @@
 
 import csv
 from collections import UserDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -238,13 +238,3 @@ def options(
     profile: Annotated[bool, typer.Option("--profile", help="Print the time of each stage.")] = False,
 ) -> None:
     """Show what your GPUs cost, who used them, and how to save money."""
-
-
-def leaves(command: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command with its full name."""
-    command = command or typer.main.get_command(app)
-    if isinstance(command, CommandGroup):
-        for name, inner in command.commands.items():
-            yield from leaves(inner, words if name == DEFAULT else (*words, name))
-    else:
-        yield words, command

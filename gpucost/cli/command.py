@@ -45,7 +45,6 @@ from .output import (
 from .parameters import typer_parameter
 
 if TYPE_CHECKING:
-
     from gpucost.render.view import Answer
 
 
@@ -251,9 +250,7 @@ def command(*, without: str = "") -> Callable[[Command], Command]:
     return decorate
 
 
-def registered(
-    run: Command, takes: Sequence[Parameter], described: Function, *, without: str = ""
-) -> Command:
+def registered(run: Command, takes: Sequence[Parameter], described: Function, *, without: str) -> Command:
     """A command for typer with these options and the help text of `described`.
 
     It calls `run` with the values of the options by their keys, and the fields of a Call.

@@ -24,6 +24,7 @@ _GPU = ("gpu_model", "capacity_type")
 
 Labels = dict[str, str]
 Figures = Mapping[str, "Decimal | float | None"]
+Groups = Iterator[tuple[Labels, Figures]]
 
 _HELP = {
     "gpucost_build_info": "Version of gpucost that wrote this file.",
@@ -87,7 +88,7 @@ def openmetrics(periods: list[PeriodViews]) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _of_period(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
+def _of_period(views: PeriodViews) -> Groups:
     view = views.by_team
     whole = views.whole
     nodes = views.by_team.node_totals
@@ -113,7 +114,7 @@ def _of_period(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
     yield {"period": views.name}, figures
 
 
-def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
+def _of_teams(views: PeriodViews) -> Groups:
     for row in views.by_team.rows:
         labels = {"team": row.keys["team"] or "", "period": views.name}
         measures = row.measures
@@ -138,7 +139,7 @@ def _of_teams(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
             yield labels, {"gpucost_team_shared_cost": row.shared.shared_cost}
 
 
-def _of_gpus(views: PeriodViews) -> Iterator[tuple[Labels, Figures]]:
+def _of_gpus(views: PeriodViews) -> Groups:
     """Unallocated GPUs, and the mean price of all GPUs, by model and capacity type."""
     sums: dict[tuple[str, ...], tuple[Decimal, float]] = {}
     for row in views.by_gpu.rows:

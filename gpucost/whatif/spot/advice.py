@@ -47,7 +47,7 @@ class Advice(NamedTuple):
     starts_over: bool = False
 
 
-def advise(workload: str, namespace: str = "", workload_type: str = "", checkpoints: str = "") -> Advice:
+def advise(workload: str, namespace: str, workload_type: str, checkpoints: str = "") -> Advice:
     """Whether a workload `Kind/name` suits spot.
 
     `workload_type` is the type that inventory assigns. `checkpoints` states why the workload continues after an interruption,
