@@ -180,7 +180,9 @@ def test_labels_without_value_and_external_labels_are_removed() -> None:
 
 
 ONE_CHUNK = text(2, number(3, 1) + text(4, chunk([(T0, 1.0)])))
+ONE_SERIES = series(M, [chunk([(T0, 1.0)])])
 INVALID = {
+    "a wrong checksum": varint(len(ONE_SERIES)) + bytes(4) + ONE_SERIES,
     "an oversized frame": varint(10**10) + b"\0\0\0\0abcdefg",
     "a length without end": b"\xff" * 12,
     "a message with too many fields": frame(number(3, 1) * 70_000),

@@ -278,12 +278,8 @@ def _rows(con: DuckDBPyConnection, by: Names) -> list[WasteRow]:
         WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
-    return sorted(
-        rows,
-        key=lambda row: (
-            -row.cost,
-            -row.gpu_hours,
-            [(key is None, key or "") for key in row.keys.values()],
-            row.bucket,
-        ),
-    )
+    return sorted(rows, key=_most_expensive_first)
+
+
+def _most_expensive_first(row: WasteRow) -> tuple[Decimal, float, list[tuple[bool, str]], str]:
+    return -row.cost, -row.gpu_hours, [(key is None, key or "") for key in row.keys.values()], row.bucket
