@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("own_migrations")
 HOLD = """
 import sys, time
 from pathlib import Path
+from gpucost.store.connection import Store
 with Store(Path(sys.argv[1])).write() as con:
     con.execute("INSERT INTO cuts VALUES (2)")
     print("held", flush=True)
