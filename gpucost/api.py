@@ -14,18 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import GpucostError, UsageError
-from .options import arguments, by_key
-from .questions import QUESTIONS
-from .questions.request import Client, Request
-from .suggest import did_you_mean
+from gpucost.errors import GpucostError, UsageError
+from gpucost.options import arguments, by_key
+from gpucost.questions import QUESTIONS
+from gpucost.questions.request import Client, Request
+from gpucost.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pandas as pd
 
-    from .render.view import Answer
+    from gpucost.render.view import Answer
 
 __all__ = ["Gpucost", "GpucostError", "answer", "query", "report", "tables"]
 
@@ -155,7 +155,7 @@ def report(
 
     import pandas as pd
 
-    from .render.data import flat_table
+    from gpucost.render.data import flat_table
 
     view: Any = Gpucost(config, store).ask(
         "report",

@@ -12,9 +12,9 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from .engine import run_stage
-from .records import frozen_dataclass
-from .resources import pricing_dir
+from gpucost.engine import run_stage
+from gpucost.records import frozen_dataclass
+from gpucost.resources import pricing_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from .config.model import Activity
+    from gpucost.config.model import Activity
 
 # Temporary table -> its file in pricing/.
 TABLES = {

@@ -10,15 +10,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from .errors import ConfigError, GpucostError, SourceError
-from .texts import excerpt
+from gpucost.errors import ConfigError, GpucostError, SourceError
+from gpucost.texts import excerpt
 
 if TYPE_CHECKING:
     import boto3
     from azure.core.credentials import TokenCredential
     from google.auth.credentials import Credentials
 
-    from .config.model import Aws
+    from gpucost.config.model import Aws
 
 
 class NoCredentials(GpucostError):

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from .errors import SourceError
-from .records import frozen_dataclass
+from gpucost.errors import SourceError
+from gpucost.records import frozen_dataclass
 
 LOCAL = "http://127.0.0.1:9090"
 
@@ -43,8 +43,8 @@ def candidates(environ: Mapping[str, str]) -> list[str]:
 
 def probe(url: str) -> Server | None:
     """The server at `url`; None without an answer like Prometheus'. Sends no credentials."""
-    from .collect.prometheus.client import PrometheusClient, Retries, Unauthorized, status
-    from .config.model import PrometheusSource
+    from gpucost.collect.prometheus.client import PrometheusClient, Retries, Unauthorized, status
+    from gpucost.config.model import PrometheusSource
 
     try:
         client = PrometheusClient(PrometheusSource(url=url, timeout_seconds=2.0), Retries(attempts=1))

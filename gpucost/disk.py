@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
-from .errors import GpucostError
+from gpucost.errors import GpucostError
 
 # Only the owner may read and write stores, bundles and config files.
 PRIVATE = 0o600

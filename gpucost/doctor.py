@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from . import pipeline
-from .catalog import activity_metrics
-from .collect.prometheus.client import Ask, PrometheusClient, Retries, status
-from .collect.prometheus.queries import (
+from gpucost import pipeline
+from gpucost.catalog import activity_metrics
+from gpucost.collect.prometheus.client import Ask, PrometheusClient, Retries, status
+from gpucost.collect.prometheus.queries import (
     ACTIVITY_LOST,
     ANNOTATIONS,
     DCGM_FIX,
@@ -41,14 +41,14 @@ from .collect.prometheus.queries import (
     mig_fix,
     needs,
 )
-from .config.files import places
-from .config.load import load_config
-from .config.model import Config, PrometheusSource
-from .errors import ConfigError, GpucostError, SourceError
-from .periods import iso, label_name
-from .records import frozen_dataclass
-from .store.connection import Store
-from .store.sqlfiles import column
+from gpucost.config.files import places
+from gpucost.config.load import load_config
+from gpucost.config.model import Config, PrometheusSource
+from gpucost.errors import ConfigError, GpucostError, SourceError
+from gpucost.periods import iso, label_name
+from gpucost.records import frozen_dataclass
+from gpucost.store.connection import Store
+from gpucost.store.sqlfiles import column
 
 
 class Status(StrEnum):
@@ -117,8 +117,8 @@ def check_store(config: Config, now: datetime) -> Checks:
 
 def check_slurm(config: Config) -> Checks:
     """Check that the Slurm under [slurm] answers and shows all users' jobs, if configured."""
-    from .collect.slurm.live import Commands, slurm_of
-    from .collect.slurm.sacct import sacct_command
+    from gpucost.collect.slurm.live import Commands, slurm_of
+    from gpucost.collect.slurm.sacct import sacct_command
 
     settings = config.slurm
     if not (settings.sacct or settings.slurmrestd):
@@ -149,8 +149,8 @@ def check_prices(config: Config, now: datetime) -> Checks:
 
     This brings attribution up to date.
     """
-    from .price.book import read_book
-    from .price.fx import rates
+    from gpucost.price.book import read_book
+    from gpucost.price.fx import rates
 
     book = config.prices.book
     if book is None:

@@ -2,7 +2,7 @@
 
 import re
 
-from .texts import concealed
+from gpucost.texts import concealed
 
 # Broken files can have very long words or sentences.
 _LONG = re.compile(r"(\S{250})\S{250,}")

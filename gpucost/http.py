@@ -25,13 +25,13 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.exceptions import InvalidHeader, NewConnectionError, ProtocolError
 from urllib3.util import Retry
 
-from . import inputs
-from .errors import GpucostError, SourceError
-from .records import frozen_dataclass
-from .texts import conceal, excerpt
+from gpucost import inputs
+from gpucost.errors import GpucostError, SourceError
+from gpucost.records import frozen_dataclass
+from gpucost.texts import conceal, excerpt
 
 if TYPE_CHECKING:
-    from .config.model import Tls
+    from gpucost.config.model import Tls
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

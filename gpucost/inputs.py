@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
-from .errors import DataError
+from gpucost.errors import DataError
 
 # A JSON object.
 JsonObject = dict[str, Any]

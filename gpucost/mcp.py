@@ -10,12 +10,12 @@ import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from . import __version__
-from .api import Gpucost
-from .errors import GpucostError, UsageError
-from .options import Parameter, parameters
-from .questions import QUESTIONS
-from .texts import readable_json, visible
+from gpucost import __version__
+from gpucost.api import Gpucost
+from gpucost.errors import GpucostError, UsageError
+from gpucost.options import Parameter, parameters
+from gpucost.questions import QUESTIONS
+from gpucost.texts import readable_json, visible
 
 if TYPE_CHECKING:
     from mcp import types

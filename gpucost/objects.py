@@ -23,15 +23,15 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qsl, unquote
 
-from . import clouds
-from .errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
-from .records import frozen_dataclass
-from .texts import conceal, excerpt
+from gpucost import clouds
+from gpucost.errors import ConfigError, GpucostError, SourceError, StoreError, UsageError
+from gpucost.records import frozen_dataclass
+from gpucost.texts import conceal, excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .config.model import Aws, Config
+    from gpucost.config.model import Aws, Config
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
 ADDRESSES = (

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from .errors import UsageError
-from .records import frozen_dataclass, keyed_dataclass, mixin_dataclass
+from gpucost.errors import UsageError
+from gpucost.records import frozen_dataclass, keyed_dataclass, mixin_dataclass
 
 Function = Callable[..., Any]
 # Values of options by key, or of fields.

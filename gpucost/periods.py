@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate
 from zoneinfo import ZoneInfo
 
-from .errors import UsageError
-from .records import frozen_dataclass
+from gpucost.errors import UsageError
+from gpucost.records import frozen_dataclass
 
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 24 * MS_PER_HOUR

@@ -7,9 +7,9 @@ import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from . import attribute as attribution, catalog, price
-from .errors import GpucostError, SourceError, StoreError
-from .periods import Period, from_ms, local_midnight, month_period, to_ms
+from gpucost import attribute as attribution, catalog, price
+from gpucost.errors import GpucostError, SourceError, StoreError
+from gpucost.periods import Period, from_ms, local_midnight, month_period, to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from .collect.base import CollectResult, Progress
-    from .config.model import Config
-    from .store.connection import Store
-    from .store.upkeep import StoreCheck
+    from gpucost.collect.base import CollectResult, Progress
+    from gpucost.config.model import Config
+    from gpucost.store.connection import Store
+    from gpucost.store.upkeep import StoreCheck
 
 _ATTEMPTS = 5
 # On smaller stores, threads cost more than they save.
@@ -36,9 +36,9 @@ def collect(
     Returns the result of each run, and the errors of servers that failed. A failing server does not stop the
     others.
     """
-    from . import inventory
-    from .collect.base import note_gaps
-    from .collect.prometheus.collector import collect_prometheus
+    from gpucost import inventory
+    from gpucost.collect.base import note_gaps
+    from gpucost.collect.prometheus.collector import collect_prometheus
 
     results: list[CollectResult] = []
     errors: list[GpucostError] = []
@@ -74,8 +74,8 @@ def attribute(config: Config, store: Store, period: Period | None = None) -> Non
 
 def _stage(con: DuckDBPyConnection, config: Config) -> None:
     """Make the inventory and the prices, which attribution expects."""
-    from . import inventory
-    from .collect.prometheus.queries import stored_needs
+    from gpucost import inventory
+    from gpucost.collect.prometheus.queries import stored_needs
 
     inventory.stage(con, config, stored_needs(config.activity))
     price.stage(con, config)
@@ -110,7 +110,7 @@ def check(config: Config, store: Store) -> list[StoreCheck]:
     needs a write transaction, which is rolled back. If another process has the store open, that check is
     marked as not made.
     """
-    from .store import upkeep
+    from gpucost.store import upkeep
 
     with store.read() as con:
         checks = list(upkeep.check(con))
@@ -137,7 +137,7 @@ def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
     Returns its size in bytes before and after. Raises StoreError if the store is missing or the disk lacks
     space for a copy.
     """
-    from .store.upkeep import rewrite
+    from gpucost.store.upkeep import rewrite
 
     before = store.info().size
     if days := config.store_settings.raw_retention_days:
@@ -155,7 +155,7 @@ def compact(config: Config, store: Store, now: datetime) -> tuple[int, int]:
 
 def compact_closed_month(config: Config, store: Store, now: datetime) -> tuple[int, int] | None:
     """Compact a large store once a month, after a month has closed; None if not due."""
-    from .store.upkeep import is_due
+    from gpucost.store.upkeep import is_due
 
     month = month_period(now.astimezone(config.tz).date(), config.tz)
     return compact(config, store, now) if is_due(store, month.start_ms) else None

@@ -41,7 +41,7 @@ class CommandTable(UserDict[str, Any]):
         words, group = " ".join(parts), parts[0]
         module = TABLE[words]["module"] if words in TABLE else ""
         if words in QUESTIONS and not module:
-            from .asking import question_command
+            from gpucost.cli.asking import question_command
 
             return question_command(words)
         commands = import_module(f"gpucost.cli.{module or TABLE[group]['module'] or group}")

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from gpucost.cli.command import SUFFIXES, Call, Command, format_of, registered
 from gpucost.errors import UsageError
 from gpucost.options import (
     WRITTEN,
@@ -17,8 +18,6 @@ from gpucost.options import (
     parameters,
 )
 from gpucost.questions import BRIEF_FORMATS, FORMATS, QUESTIONS, REPORT_FORMATS, Question
-
-from .command import SUFFIXES, Call, Command, format_of, registered
 
 _SHORT = "Output format."
 _HELP = {

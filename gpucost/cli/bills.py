@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpucost.cli.command import Call, FocusVersion, RowsCall, command
+from gpucost.cli.output import print_error
+from gpucost.cli.runs import collect_list_prices, collect_metrics, collect_spot_prices, run_bills
 from gpucost.errors import GpucostError, IncompleteError, StoreError, UsageError
 from gpucost.inputs import JsonObject
 from gpucost.options import LakeOption, MonthOption, Option
@@ -18,10 +21,6 @@ from gpucost.periods import Period, parse_period, previous_month
 from gpucost.questions.report import Sharing
 from gpucost.records import mixin_dataclass
 from gpucost.render.formatting import figure_text
-
-from .command import Call, FocusVersion, RowsCall, command
-from .output import print_error
-from .runs import collect_list_prices, collect_metrics, collect_spot_prices, run_bills
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,12 +11,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
-from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
-from gpucost.options import Names, Option, argument
-
-from .command import Call, SpanCall, command
-from .output import print_error
-from .runs import (
+from gpucost.cli.command import Call, SpanCall, command
+from gpucost.cli.output import print_error
+from gpucost.cli.runs import (
     bigquery,
     check_sources,
     collect_list_prices,
@@ -29,6 +26,8 @@ from .runs import (
     queried_months,
     run_bills,
 )
+from gpucost.errors import ConfigError, GpucostError, SourceError, UsageError
+from gpucost.options import Names, Option, argument
 
 if TYPE_CHECKING:
     from gpucost.collect.prices import PriceResult

@@ -12,6 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gpucost.cli.output import (
+    drop_stdout,
+    note,
+    output_file,
+    print_error,
+    print_text,
+    to_stdout,
+    waiting,
+    write_output,
+    write_page,
+    write_parquet,
+)
+from gpucost.cli.parameters import typer_parameter
 from gpucost.errors import GpucostError, UsageError
 from gpucost.options import (
     WRITTEN,
@@ -29,20 +42,6 @@ from gpucost.questions.request import Client, Request
 from gpucost.records import mixin_dataclass
 from gpucost.render.rows import RowFormat, render_rows, save_parquet
 from gpucost.texts import one_line, visible
-
-from .output import (
-    drop_stdout,
-    note,
-    output_file,
-    print_error,
-    print_text,
-    to_stdout,
-    waiting,
-    write_output,
-    write_page,
-    write_parquet,
-)
-from .parameters import typer_parameter
 
 if TYPE_CHECKING:
     from gpucost.render.view import Answer

@@ -6,14 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from gpucost.cli.command import Call, TargetCall, command
+from gpucost.cli.output import made_folder
 from gpucost.disk import write_text
 from gpucost.errors import NoDataError, UsageError
 from gpucost.options import MonthOption, Option
 from gpucost.periods import Period, local_midnight, month_period, name_of
 from gpucost.records import mixin_dataclass
-
-from .command import Call, TargetCall, command
-from .output import made_folder
 
 if TYPE_CHECKING:
     from gpucost.publish.openmetrics import PeriodViews

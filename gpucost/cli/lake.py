@@ -3,11 +3,10 @@
 from contextlib import nullcontext
 from typing import Annotated, Literal
 
+from gpucost.cli.command import Call, RowsCall, command
 from gpucost.errors import ConfigError
 from gpucost.options import Option, argument
 from gpucost.texts import bytes_text
-
-from .command import Call, RowsCall, command
 
 Url = Annotated[
     str | None,

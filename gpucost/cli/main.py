@@ -12,12 +12,12 @@ def main() -> None:
         _open_missing_streams()
         # pydantic would search every installed package for plugins; our settings need none
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-        from .app import app
+        from gpucost.cli.app import app
 
         try:
             app(prog_name="gpucost")
         except OSError as error:
-            from .output import print_error, stdout_failed
+            from gpucost.cli.output import print_error, stdout_failed
 
             # Commands report their own errors; --help and --version only write.
             print_error(stdout_failed(error).message, None)

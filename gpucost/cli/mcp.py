@@ -1,6 +1,6 @@
 """`gpucost mcp`: read-only tools for agents, over the Model Context Protocol."""
 
-from .command import Call, command
+from gpucost.cli.command import Call, command
 
 
 @command()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
+from gpucost.cli.command import Call, command
+from gpucost.cli.output import print_text
 from gpucost.errors import UsageError
 from gpucost.options import Option, PeriodOptions, TeamOption, count
 from gpucost.periods import previous_month
 from gpucost.records import mixin_dataclass
 from gpucost.texts import readable_json, visible
-
-from .command import Call, command
-from .output import print_text
 
 if TYPE_CHECKING:
     from gpucost.publish.notify import Message

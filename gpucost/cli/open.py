@@ -7,12 +7,11 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
+from gpucost.cli.command import TargetCall, command
+from gpucost.cli.output import made_folder, print_text
 from gpucost.disk import PRIVATE, atomic_write
 from gpucost.options import Names, Option, PeriodOptions, WorkloadSelection
 from gpucost.records import mixin_dataclass
-
-from .command import TargetCall, command
-from .output import made_folder, print_text
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gpucost.cli.completion import dimensions, stored
 from gpucost.options import Option, Parameter, number
-
-from .completion import dimensions, stored
 
 _METAVARS = {float: "NUMBER", Decimal: "MONEY", int: "COUNT"}
 

@@ -1,6 +1,6 @@
 """`gpucost policy rules`: the built-in rules."""
 
-from .command import Call, command
+from gpucost.cli.command import Call, command
 
 
 @command(without="config store")

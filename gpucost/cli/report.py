@@ -6,14 +6,13 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gpucost.cli.asking import Ask, asking
+from gpucost.cli.command import Call, FocusVersion
+from gpucost.cli.output import to_stdout, waiting, write_output
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
 from gpucost.options import RARE, Option
 from gpucost.questions.report import incomplete, read_or_incomplete
-
-from .asking import Ask, asking
-from .command import Call, FocusVersion
-from .output import to_stdout, waiting, write_output
 
 if TYPE_CHECKING:
     from gpucost.questions.request import WorkloadRequest

@@ -13,12 +13,11 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from gpucost.cli.command import Call
+from gpucost.cli.output import note, print_error
 from gpucost.errors import ConfigError, IncompleteError, StoreError, UsageError
 from gpucost.periods import MS_PER_HOUR, Period, parse_period
 from gpucost.texts import bytes_text
-
-from .command import Call
-from .output import note, print_error
 
 if TYPE_CHECKING:
     from gpucost.collect.base import CollectResult, ProgressState

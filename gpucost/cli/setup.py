@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpucost import disk
+from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
+from gpucost.cli.output import has_colors, made_folder, print_text, waiting, write_page
 from gpucost.errors import ConfigError, StoreError
 from gpucost.options import Option, argument
 from gpucost.periods import Period, name_of
 from gpucost.render.rows import RowFormat, render_rows
 from gpucost.resources import shipped
 from gpucost.texts import bytes_text, readable_json, visible
-
-from .command import BriefCall, Call, RowsCall, TargetCall, command
-from .output import has_colors, made_folder, print_text, waiting, write_page
 
 if TYPE_CHECKING:
     from gpucost.config.model import Config

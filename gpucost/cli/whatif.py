@@ -2,12 +2,11 @@
 
 from typing import Annotated
 
+from gpucost.cli.asking import Ask, asking
+from gpucost.cli.command import Call
 from gpucost.errors import UsageError
 from gpucost.options import Option
 from gpucost.resources import shipped
-
-from .asking import Ask, asking
-from .command import Call
 
 
 @asking("whatif plan")

@@ -34,11 +34,10 @@ from gpucost.store import runs
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from gpucost.collect.prometheus.client import PrometheusClient
     from gpucost.config.model import Config, PrometheusSource
     from gpucost.store.connection import Store
     from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
-
-    from .prometheus.client import PrometheusClient
 
 
 @frozen_dataclass

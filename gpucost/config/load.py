@@ -16,12 +16,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from gpucost import inputs
+from gpucost.config.files import PREFIX, Environ, find
+from gpucost.config.model import Config, StoreSettings, shown_url
 from gpucost.errors import ConfigError
 from gpucost.suggest import did_you_mean
 from gpucost.texts import conceal
-
-from .files import PREFIX, Environ, find
-from .model import Config, StoreSettings, shown_url
 
 # Keys with path values, relative to their file (or the working directory).
 PATH_KEYS = frozenset(

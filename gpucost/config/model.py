@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from gpucost.config.files import STORE_NAME
 from gpucost.periods import (
     MS_PER_DAY,
     MS_PER_HOUR,
@@ -32,8 +33,6 @@ from gpucost.periods import (
     local_midnight,
     to_ms,
 )
-
-from .files import STORE_NAME
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gpucost import inputs
+from gpucost.config.load import Key, Model, fields_of, line_numbers, plain_words, section_of
 from gpucost.errors import DataError
 from gpucost.suggest import did_you_mean
-
-from .load import Key, Model, fields_of, line_numbers, plain_words, section_of
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -12,6 +12,7 @@ from gpucost.collect.slurm.collector import import_files
 from gpucost.collect.slurm.sacct import SacctFormat
 from gpucost.config.load import load_config
 from gpucost.config.model import Config
+from gpucost.demo import fixture
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, previous_month
 from gpucost.records import DuckDBPyConnection
@@ -19,8 +20,6 @@ from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
 from gpucost.store.progress import load_runs, load_values
-
-from . import fixture
 
 STORE, CONFIG, BOOK = "gpucost.duckdb", "gpucost.toml", "prices.csv"
 CLUSTER = SOURCE = "demo"

@@ -11,13 +11,23 @@ from typing import Any
 from gpucost import attribute as stages, pipeline
 from gpucost.config.model import Config
 from gpucost.engine import spark
+from gpucost.lake import manifest, steps
+from gpucost.lake.files import PARTS, LakeFiles, open_files
+from gpucost.lake.manifest import Lake, LakeFile, Tables
+from gpucost.lake.steps import (
+    MARKERS,
+    NEIGHBOR_MS,
+    REPLY,
+    STEPS,
+    STEPS_VERSION,
+    TABLES,
+    TASK,
+    Day,
+    Reply,
+    Task,
+)
 from gpucost.periods import MS_PER_DAY, from_ms
 from gpucost.store.schema import latest_version
-
-from . import manifest, steps
-from .files import PARTS, LakeFiles, open_files
-from .manifest import Lake, LakeFile, Tables
-from .steps import MARKERS, NEIGHBOR_MS, REPLY, STEPS, STEPS_VERSION, TABLES, TASK, Day, Reply, Task
 
 _CURRENT = "_gpucost/current.json"
 # A task attributes adjoining days, up to this many (GPU, hour) pairs, and at least one day.

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucost import disk
+from gpucost.lake import manifest
+from gpucost.lake.files import PARTS, LakeFiles, checksum
+from gpucost.lake.manifest import LakeFile, LakeManifest, partition
+from gpucost.lake.tables import RAW, RawTable, parquet
 from gpucost.periods import MS_PER_DAY, to_ms
 from gpucost.records import frozen_dataclass
 from gpucost.store.schema import latest_version
 from gpucost.store.sqlfiles import value
-
-from . import manifest
-from .files import PARTS, LakeFiles, checksum
-from .manifest import LakeFile, LakeManifest, partition
-from .tables import RAW, RawTable, parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

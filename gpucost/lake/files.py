@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
     from gpucost.config.model import Config
-
-    from .manifest import LakeFile
+    from gpucost.lake.manifest import LakeFile
 
     Item = TypeVar("Item")
     Made = TypeVar("Made")

@@ -18,7 +18,7 @@ from gpucost.store.schema import latest_version
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .files import LakeFiles
+    from gpucost.lake.files import LakeFiles
 
 # Increases with the layout of files; a lake with a higher number is refused.
 FORMAT = 1

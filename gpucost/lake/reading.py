@@ -8,15 +8,14 @@ from pathlib import Path
 from gpucost import disk, pipeline
 from gpucost.config.model import Config
 from gpucost.errors import NoDataError, StoreError, UsageError
+from gpucost.lake import manifest, tables
+from gpucost.lake.attribution import markers_of, raw_digest, read_current, utc_days
+from gpucost.lake.files import open_files
+from gpucost.lake.steps import TABLES, written_tables
+from gpucost.lake.tables import RAW
 from gpucost.periods import MS_PER_HOUR, Period, local_midnight, to_ms
 from gpucost.records import DuckDBPyConnection
 from gpucost.store.connection import Store
-
-from . import manifest, tables
-from .attribution import markers_of, raw_digest, read_current, utc_days
-from .files import open_files
-from .steps import TABLES, written_tables
-from .tables import RAW
 
 # The step that wrote the final rows of each table.
 _WRITERS = {

@@ -18,15 +18,14 @@ from gpucost import attribute, disk, inventory, price
 from gpucost.config.model import Config
 from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
+from gpucost.lake import tables
+from gpucost.lake.files import LakeFiles, checksum, open_files
+from gpucost.lake.manifest import LakeFile, Tables, partition
+from gpucost.lake.tables import BY_NAME, STITCHED, parquet, quoted
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.sqlfiles import value
-
-from . import tables
-from .files import LakeFiles, checksum, open_files
-from .manifest import LakeFile, Tables, partition
-from .tables import BY_NAME, STITCHED, parquet, quoted
 
 # Increases when a step writes different files for the same inputs.
 STEPS_VERSION = 2

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from .files import LakeFiles
-    from .manifest import LakeFile
+    from gpucost.lake.files import LakeFiles
+    from gpucost.lake.manifest import LakeFile
 
 # The day of an instant in milliseconds, as text.
 _DAY = "strftime(epoch_ms({}), '%Y-%m-%d')"

@@ -15,13 +15,12 @@ from gpucost.catalog import load_catalog
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_DAY, Period, from_ms, iso, to_ms
+from gpucost.price.book import book_digest, load_book
+from gpucost.price.discounts import load_discounts
+from gpucost.price.fx import fx_digest, load_fx_rates as load_fx_rates
+from gpucost.price.list_prices import load_price_list, load_vocabulary
 from gpucost.store.bill_rules import STORED, billed_twice, compare
 from gpucost.store.sqlfiles import column
-
-from .book import book_digest, load_book
-from .discounts import load_discounts
-from .fx import fx_digest, load_fx_rates as load_fx_rates
-from .list_prices import load_price_list, load_vocabulary
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-
-    from .fx import FxRates
+    from gpucost.price.fx import FxRates
 
 # Purchase option -> the capacity type of its nodes. On-demand options price reserved capacity, too.
 PURCHASE_OPTIONS = {

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from gpucost.engine import run_stage
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
+from gpucost.price.book import PURCHASE_OPTIONS
 from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
-
-from .book import PURCHASE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
-
-    from .listing import ListedPrice
+    from gpucost.price.listing import ListedPrice
 
 
 def load_discounts(con: DuckDBPyConnection, config: Config) -> None:

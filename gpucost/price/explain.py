@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from gpucost.engine import answer_rows, dicts
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import from_ms, iso, to_ms
+from gpucost.price import price_nodes
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import column
 from gpucost.suggest import did_you_mean
-
-from . import price_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

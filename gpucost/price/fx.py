@@ -14,9 +14,8 @@ from pydantic import BeforeValidator, ValidationInfo
 
 from gpucost.errors import PriceError
 from gpucost.periods import local_midnight, to_ms
+from gpucost.price.book import FileRow, Kind, bare_date, currency_code, exact_number
 from gpucost.records import frozen_dataclass
-
-from .book import FileRow, Kind, bare_date, currency_code, exact_number
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,10 @@ from typing import Any
 from gpucost.engine import answer_rows
 from gpucost.errors import PriceError
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms
+from gpucost.price.list_prices import load_price_list
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.shapes import Shape
 from gpucost.suggest import did_you_mean
-
-from .list_prices import load_price_list
 
 _DECIMALS = Decimal("0.000001")
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from gpucost.catalog import load_catalog
 from gpucost.engine import run_stage
 from gpucost.periods import local_midnight, to_ms
-
-from .fx import load_fx_rates
+from gpucost.price.fx import load_fx_rates
 
 if TYPE_CHECKING:
     from collections.abc import Collection

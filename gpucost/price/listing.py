@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from gpucost import catalog
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
+from gpucost.price.fx import FxRates, rates
+from gpucost.price.list_prices import load_price_list
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
-
-from .fx import FxRates, rates
-from .list_prices import load_price_list
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -14,13 +14,12 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from gpucost.catalog import load_catalog
 from gpucost.config.load import parse_file, plain_words
 from gpucost.errors import ConfigError, UsageError
+from gpucost.price.listing import aliases_of, gpu_models_called, nearest, spelled
 from gpucost.records import frozen_dataclass
 from gpucost.resources import pricing_dir
 from gpucost.shapes import Shape
 from gpucost.store.connection import scratch_store
 from gpucost.suggest import did_you_mean
-
-from .listing import aliases_of, gpu_models_called, nearest, spelled
 
 _Number = Annotated[Decimal, Field(allow_inf_nan=False, le=10**12)]
 _Above = Annotated[_Number, Field(gt=0)]

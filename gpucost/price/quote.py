@@ -9,11 +9,10 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from gpucost.errors import UsageError
+from gpucost.price.listing import ListedPrice, Listing
+from gpucost.price.onprem import HOURS_PER_YEAR, Tco
 from gpucost.records import frozen_dataclass
 from gpucost.shapes import Shape
-
-from .listing import ListedPrice, Listing
-from .onprem import HOURS_PER_YEAR, Tco
 
 _BINDING = {"reserved", "savings_plan", "cud"}
 _AS_LISTED = (

@@ -12,15 +12,8 @@ from gpucost import disk
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import iso
-from gpucost.questions.findings import read_findings
-from gpucost.questions.report.page import bundle_blocks
-from gpucost.records import frozen_dataclass
-from gpucost.store import log
-from gpucost.store.connection import Store
-from gpucost.store.table_files import csv_text
-
-from . import seal
-from .chargeback import (
+from gpucost.publish import seal
+from gpucost.publish.chargeback import (
     FILE,
     ChargebackQuery,
     File,
@@ -31,6 +24,12 @@ from .chargeback import (
     read_bundle,
     write,
 )
+from gpucost.questions.findings import read_findings
+from gpucost.questions.report.page import bundle_blocks
+from gpucost.records import frozen_dataclass
+from gpucost.store import log
+from gpucost.store.connection import Store
+from gpucost.store.table_files import csv_text
 
 
 @frozen_dataclass

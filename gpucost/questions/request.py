@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
+    from gpucost.questions.report.query import Query
     from gpucost.render.view import Document, ReportView
     from gpucost.store.connection import Store
-
-    from .report.query import Query
 
 # Cleaned up when the program ends.
 _ended = ExitStack()
@@ -174,7 +173,7 @@ class Request:
         It is the period of the options, otherwise the current month so far, otherwise the newest month with data.
         Raises GpucostError if the store has no data, UsageError for an invalid period.
         """
-        from .report.query import default_period
+        from gpucost.questions.report.query import default_period
 
         if self.named_period:
             return *self.named_period, None
@@ -198,7 +197,7 @@ class Request:
 
     def query(self, **more: Any) -> Query:
         """The report query for the options, with `more` of its fields."""
-        from .report.query import Query
+        from gpucost.questions.report.query import Query
 
         fields: dict[str, Any] = {name: getattr(self, name, ()) for name in _SELECTED}
         if "period" not in more:
@@ -207,13 +206,13 @@ class Request:
 
     def report(self, **more: Any) -> ReportView:
         """The report for that query. Raises GpucostError if there is none."""
-        from .report.reading import report
+        from gpucost.questions.report.reading import report
 
         return report(self.settings, self.store, self.query(**more))
 
     def gap_notes(self, clusters: Names, period: Period | None = None) -> tuple[str, ...]:
         """Notes on gaps of the period that are not accepted, one line each."""
-        from .report.coverage import missed
+        from gpucost.questions.report.coverage import missed
 
         with self.store.read() as con:
             _, notices, _ = missed(con, period or self.period, self.now, self.settings.tz, clusters)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import ZERO, Layer, Series, Stack, Step, Unit
 from gpucost.texts import shortened
-
-from .formatting import figure_text
-from .view import ZERO, Layer, Series, Stack, Step, Unit
 
 _MOST_LINES = 5
 _STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))

@@ -8,10 +8,9 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+from gpucost.render import schema
+from gpucost.render.view import ApiCost, Measures, NotCollected, ReportView, Row, Unallocated
 from gpucost.store.table_files import csv_text, harmless, save_rows
-
-from . import schema
-from .view import ApiCost, Measures, NotCollected, ReportView, Row, Unallocated
 
 
 def to_json(view: ReportView) -> str:

@@ -6,8 +6,7 @@ from decimal import Decimal
 from operator import attrgetter
 
 from gpucost.records import grouped
-
-from .view import Column, Coverage, Figure, Gap, Item, Unit, Value
+from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 _SOURCES = {

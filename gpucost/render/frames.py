@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .data import IN_COST
+from gpucost.render.data import IN_COST
 
 if TYPE_CHECKING:
     import pandas as pd

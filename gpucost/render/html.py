@@ -11,12 +11,18 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from gpucost.records import frozen_dataclass
-from gpucost.resources import reports_dir
-
-from .charts import HEIGHT, columns, spark, spark_words
-from .formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
-from .glossary import OF_TITLE, TERMS
-from .view import (
+from gpucost.render.charts import HEIGHT, columns, spark, spark_words
+from gpucost.render.formatting import (
+    cell,
+    coverage_lines,
+    figure_text,
+    item_value,
+    remark,
+    sum_text,
+    value_of,
+)
+from gpucost.render.glossary import OF_TITLE, TERMS
+from gpucost.render.view import (
     CHARGED,
     OF_ALLOCATED,
     OF_NODES,
@@ -34,6 +40,7 @@ from .view import (
     Value,
     part_of,
 )
+from gpucost.resources import reports_dir
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -77,7 +84,7 @@ def environment() -> Environment:
 
     Cached: a bundle renders the same templates for every team.
     """
-    from . import templates as shared  # slow to import
+    from gpucost.render import templates as shared  # slow to import
 
     folders = (reports_dir() / "html", reports_dir() / "chargeback")
     templates = shared.environment(*folders, trim_blocks=True, lstrip_blocks=True)

@@ -7,11 +7,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucost.render.formatting import (
+    cell,
+    coverage_lines,
+    figure_text,
+    item_value,
+    remark,
+    sum_text,
+    value_of,
+)
+from gpucost.render.view import OF_ALLOCATED, OF_NODES, Page, ReportView, ratio
 from gpucost.resources import reports_dir
 from gpucost.texts import in_markdown, one_line
-
-from .formatting import cell, coverage_lines, figure_text, item_value, remark, sum_text, value_of
-from .view import OF_ALLOCATED, OF_NODES, Page, ReportView, ratio
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,7 +86,7 @@ def summary(view: ReportView) -> tuple[str, str, str]:
 @cache
 def environment(folder: Path) -> Environment:
     """The environment for Markdown templates in `folder`: text is escaped, except `| code` and `| block`."""
-    from . import templates as shared  # slow to import
+    from gpucost.render import templates as shared  # slow to import
 
     templates = shared.environment(folder, escape=in_markdown)
     templates.filters |= {"code": _code, "in_cell": _in_cell, "block": _block}

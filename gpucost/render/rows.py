@@ -15,7 +15,7 @@ from gpucost.errors import UsageError
 from gpucost.texts import in_markdown, readable_json, unbroken
 
 if TYPE_CHECKING:
-    from .view import Column
+    from gpucost.render.view import Column
 
 
 class RowFormat(StrEnum):

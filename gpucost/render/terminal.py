@@ -11,11 +11,18 @@ from rich.table import Column as GridColumn, Table as Grid
 from rich.text import Text
 
 from gpucost.records import frozen_dataclass
+from gpucost.render.formatting import (
+    cell,
+    coverage_lines,
+    item_value,
+    remark_of,
+    share_of,
+    sum_text,
+    value_of,
+)
+from gpucost.render.rows import GAP, TableFit, folded
+from gpucost.render.view import Column, Coverage, Figures, Items, Notice, Page, Table, Texts
 from gpucost.texts import unbroken, visible_parts
-
-from .formatting import cell, coverage_lines, item_value, remark_of, share_of, sum_text, value_of
-from .rows import GAP, TableFit, folded
-from .view import Column, Coverage, Figures, Items, Notice, Page, Table, Texts
 
 _INDENT = 2
 _ALIKE_SHOWN = 3

@@ -21,7 +21,7 @@ from gpucost.shapes import Shape, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .html import Block
+    from gpucost.render.html import Block
 
 Step = Literal["hour", "day", "week", "month"]
 LayerKind = Literal["named", "others", "unallocated", "not_collected", "active", "idle", "unmeasured"]
@@ -585,7 +585,7 @@ class Answer(Page):
         """The page for people."""
         if format == "html":
             return self.html()
-        from . import markdown, terminal
+        from gpucost.render import markdown, terminal
 
         return markdown.render(self) if format == "markdown" else terminal.render(self, None, color=False)
 
@@ -597,7 +597,7 @@ class Answer(Page):
         """Every table of the answer by name, the main one first, as in JSON. Money is in floats."""
         import pandas as pd
 
-        from .frames import tables
+        from gpucost.render.frames import tables
 
         return {name: pd.json_normalize(rows) for name, rows in tables(json.loads(self.json())).items()}
 
@@ -606,7 +606,7 @@ class Answer(Page):
 
         `df.attrs` has the rest of the answer (period, currency, totals …), `messages` and `exit_code`.
         """
-        from .frames import frame
+        from gpucost.render.frames import frame
 
         return frame(json.loads(self.json()), self.notes, self.exit_code)
 
@@ -624,19 +624,19 @@ class Document(Answer):
 
     def json(self) -> str:
         """The answer as text of the JSON contract gpucost.NAME/1."""
-        from .schema import to_json
+        from gpucost.render.schema import to_json
 
         return to_json(self.data, self.name, self.shape)
 
     def csv(self) -> str:
         """The main rows as CSV."""
-        from .rows import RowFormat, render_rows
+        from gpucost.render.rows import RowFormat, render_rows
 
         return render_rows(*self.flat, RowFormat.csv)
 
     def save_parquet(self, path: Path) -> None:
         """Write the main rows as Parquet."""
-        from .rows import save_parquet
+        from gpucost.render.rows import save_parquet
 
         save_parquet(*self.flat, path)
 
@@ -666,25 +666,25 @@ class ReportView(Answer, Summary):
 
     def json(self) -> str:
         """The answer as text of the JSON contract gpucost.report/1."""
-        from .data import to_json
+        from gpucost.render.data import to_json
 
         return to_json(self)
 
     def csv(self) -> str:
         """The rows as CSV."""
-        from .data import to_csv
+        from gpucost.render.data import to_csv
 
         return to_csv(self)
 
     def save_parquet(self, path: Path) -> None:
         """Write the rows as Parquet."""
-        from .data import to_parquet
+        from gpucost.render.data import to_parquet
 
         to_parquet(self, path)
 
     def html(self) -> str:
         """The page as HTML. Raises UsageError for a report without HTML data."""
-        from .html import render
+        from gpucost.render.html import render
 
         if self.series is None:
             raise UsageError("this report was not made for an HTML page", 'use format="html" for the report')

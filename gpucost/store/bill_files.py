@@ -30,9 +30,8 @@ from duckdb import (
 from gpucost import inputs
 from gpucost.errors import DataError
 from gpucost.records import frozen_dataclass
-
-from . import sqlfiles
-from .connection import OFFLINE, confine
+from gpucost.store import sqlfiles
+from gpucost.store.connection import OFFLINE, confine
 
 # Enough for a few row groups on both cores; the rest spills to the work directory.
 MEMORY_LIMIT = "600MB"

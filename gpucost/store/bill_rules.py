@@ -9,8 +9,7 @@ from typing import Any, Literal
 from gpucost.engine import dicts
 from gpucost.errors import DataError
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
-
-from . import sqlfiles
+from gpucost.store import sqlfiles
 
 # Two bills are the same bill if they share at least this part of the smaller one's charges.
 _SAME = 0.5

@@ -11,9 +11,8 @@ from typing import Any
 
 from gpucost.engine import dicts
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
-
-from . import sqlfiles
-from .bill_rules import (
+from gpucost.store import sqlfiles
+from gpucost.store.bill_rules import (
     NEW_AND_OLD,
     PAIR,
     Verdict,

@@ -23,9 +23,8 @@ from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import frozen_dataclass
 from gpucost.resources import pricing_dir
-
-from . import schema
-from .sqlfiles import column, value
+from gpucost.store import schema
+from gpucost.store.sqlfiles import column, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from gpucost.periods import MS_PER_DAY, Span, to_ms
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
-
-from . import runs, sqlfiles
-from .connection import Store
+from gpucost.store import runs, sqlfiles
+from gpucost.store.connection import Store
 
 _LIST = "prices"  # the kind in loads and collect_runs
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from gpucost.periods import Span
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
-
-from . import sqlfiles
-from .metrics import begins, hash64
+from gpucost.store import sqlfiles
+from gpucost.store.metrics import begins, hash64
 
 if TYPE_CHECKING:
-    from .metrics import Bools, Floats, Int64s
+    from gpucost.store.metrics import Bools, Floats, Int64s
 
 # Labels that differ between replicas of a Prometheus.
 _REPLICAS = frozenset(

@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import DuckDBPyConnection
-
-from . import sqlfiles
+from gpucost.store import sqlfiles
 
 Family = Literal["nodes", "target", "gpus", "gpu", "partial"]
 

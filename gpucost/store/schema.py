@@ -12,8 +12,7 @@ from pathlib import Path
 from gpucost.errors import StoreError
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.resources import shipped
-
-from .sqlfiles import column, value
+from gpucost.store.sqlfiles import column, value
 
 
 @cache

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpucost.records import DuckDBPyConnection
-
-from . import sqlfiles
+from gpucost.store import sqlfiles
 
 # Each table of facts, with its key columns.
 _KEYS = {

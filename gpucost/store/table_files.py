@@ -11,9 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from gpucost.errors import GpucostError
+from gpucost.store.sqlfiles import frames
 from gpucost.texts import HIDDEN, visible
-
-from .sqlfiles import frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +108,7 @@ def save_rows(columns: Mapping[str, str], rows: Iterable[Sequence[object]], path
     """
     import duckdb
 
-    from .bill_files import workspace
+    from gpucost.store.bill_files import workspace
 
     typed = [
         duckdb.ColumnExpression(f"c{place}").cast(duckdb.sqltype(type_)).alias(name)

@@ -8,9 +8,8 @@ from pathlib import Path
 from gpucost import disk
 from gpucost.errors import StoreError, UsageError
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
-
-from .connection import STORED, Store, check_room, confine
-from .sqlfiles import column, value
+from gpucost.store.connection import STORED, Store, check_room, confine
+from gpucost.store.sqlfiles import column, value
 
 # Rows are stored in reading order: week by week, and series by series within. Other tables keep their order.
 _ORDER = {"blocks": "hour // 168, series_id, hour", "states": "series_id, first_ms"}

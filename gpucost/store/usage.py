@@ -9,8 +9,7 @@ from gpucost.engine import dicts
 from gpucost.errors import GpucostError, StoreError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, within
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
-
-from . import sqlfiles
+from gpucost.store import sqlfiles
 
 Row = dict[str, Any]
 

@@ -10,8 +10,7 @@ from typing import Any
 from gpucost.options import options_in
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
-
-from .fleet import Costs, Price, Usage
+from gpucost.whatif.fleet import Costs, Price, Usage
 
 _LINES_SHOWN = 20
 Value = str | int | float | Decimal | None

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass, grouped
-
-from .curve import Curve, counted
-from .flags import round_money, to_decimal, total
+from gpucost.whatif.curve import Curve, counted
+from gpucost.whatif.flags import round_money, to_decimal, total
 
 if TYPE_CHECKING:
-    from .fleet import Fleet, Node
+    from gpucost.whatif.fleet import Fleet, Node
 
 NOTHING = Decimal(0)
 _COMMITTED = "under a commitment, which is paid in any case"

@@ -8,12 +8,11 @@ from itertools import chain
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.price.onprem import Tco
-
-from .answer import Answer, Assumption, Position, priced
-from .cost import CostBlock, fleet_costs, position
-from .curve import Curve, Evidence, counted
-from .flags import HOURS_PER_MONTH, round_money, to_decimal, total
-from .fleet import Price, Usage
+from gpucost.whatif.answer import Answer, Assumption, Position, priced
+from gpucost.whatif.cost import CostBlock, fleet_costs, position
+from gpucost.whatif.curve import Curve, Evidence, counted
+from gpucost.whatif.flags import HOURS_PER_MONTH, round_money, to_decimal, total
+from gpucost.whatif.fleet import Price, Usage
 
 # Parts of the price that are paid on the first day; the others are paid as the node runs.
 _UPFRONT_PARTS = ("depreciation", "network")

@@ -8,10 +8,9 @@ from itertools import pairwise
 
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass, grouped
-
-from .answer import Position
-from .flags import round_money, total
-from .fleet import Costs, Fleet, Node, Pod, Workload
+from gpucost.whatif.answer import Position
+from gpucost.whatif.flags import round_money, total
+from gpucost.whatif.fleet import Costs, Fleet, Node, Pod, Workload
 
 # The binary remainder of sevenths and tenths of a GPU, in GPU-milliseconds.
 NO_TIME = 1.0

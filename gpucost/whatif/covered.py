@@ -10,11 +10,10 @@ from gpucost.engine import dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms as at
 from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.store.sqlfiles import column
-
-from .avoidable import NOTHING, Commitments, Cover, Key
-from .curve import Curve, Evidence, counted
-from .flags import round_money, to_decimal, total
-from .fleet import Price, Row
+from gpucost.whatif.avoidable import NOTHING, Commitments, Cover, Key
+from gpucost.whatif.curve import Curve, Evidence, counted
+from gpucost.whatif.flags import round_money, to_decimal, total
+from gpucost.whatif.fleet import Price, Row
 
 # Two billing periods: commitments of an older bill may be over.
 _LASTS = 62 * MS_PER_DAY

@@ -12,9 +12,8 @@ from typing import Annotated
 from gpucost.options import Option, OptionGroup
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
-
-from . import flags
-from .flags import HOURS_PER_MONTH
+from gpucost.whatif import flags
+from gpucost.whatif.flags import HOURS_PER_MONTH
 
 # A node whose use is this close to the break-even costs as much either way.
 _TIE = 1e-9

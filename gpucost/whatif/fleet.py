@@ -15,16 +15,14 @@ from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
-
-from .avoidable import NO_COMMITMENTS, NOTHING, Commitments
-from .flags import to_decimal
+from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
+from gpucost.whatif.flags import to_decimal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Activity
-
-    from .answer import Assumptions
+    from gpucost.whatif.answer import Assumptions
 
 
 # Capacity that is paid whether its nodes are up and used or not.

@@ -10,12 +10,11 @@ from gpucost.errors import UsageError
 from gpucost.options import Names, Option, OptionGroup
 from gpucost.price.listing import ListedPrice, source_of
 from gpucost.records import frozen_dataclass, grouped
-
-from .answer import Answer, Assumption, Position, Rows, priced, stated
-from .avoidable import NO_COMMITMENTS, NOTHING, Commitments
-from .cost import CostBlock, charge, fleet_costs, position
-from .flags import DAYS, HOURS_PER_MONTH, to_decimal
-from .fleet import Fleet, Node, Price
+from gpucost.whatif.answer import Answer, Assumption, Position, Rows, priced, stated
+from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
+from gpucost.whatif.cost import CostBlock, charge, fleet_costs, position
+from gpucost.whatif.flags import DAYS, HOURS_PER_MONTH, to_decimal
+from gpucost.whatif.fleet import Fleet, Node, Price
 
 Kind = tuple[str, str, str, str]  # GPU model, provider, region, on spot or on demand
 _CENT = Decimal("0.01")

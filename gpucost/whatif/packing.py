@@ -14,10 +14,9 @@ import numpy as np
 
 from gpucost.periods import merge, most_at_once
 from gpucost.records import frozen_dataclass, grouped
-
-from .avoidable import NOTHING, Held
-from .flags import total
-from .fleet import Node, NodeKey, Pod, Usage
+from gpucost.whatif.avoidable import NOTHING, Held
+from gpucost.whatif.flags import total
+from gpucost.whatif.fleet import Node, NodeKey, Pod, Usage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,23 +15,22 @@ from gpucost.config.tables import TableFile, nearest
 from gpucost.errors import DataError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.records import frozen_dataclass
-
-from .answer import Answer, Assumption, Assumptions, Position, Rows, Texts, stated, today_of
-from .avoidable import NOTHING, why_not
-from .cost import CostBlock, fleet_costs, position
-from .curve import MONTH, Evidence, counted
-from .flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, round_money, to_decimal
-from .fleet import Fleet, Level, Node, Pod, Price, Scope, Usage, is_batch
-from .packing import Change, emptied, saved, today_held
-from .reserve import COMMITTABLE
-from .schedule import ScheduleRules, hours_up, replicas, why_it_stays
-from .share import Sizing, share
-from .spot.advice import SAFE
-from .spot.formulas import exact
-from .spot.interruptions import Place, Rate, prior_rate
-from .spot.market import Market
-from .spot.moves import SpotOptions, SpotQuery, movable, rate_assumption
-from .spot.parts import parts_of
+from gpucost.whatif.answer import Answer, Assumption, Assumptions, Position, Rows, Texts, stated, today_of
+from gpucost.whatif.avoidable import NOTHING, why_not
+from gpucost.whatif.cost import CostBlock, fleet_costs, position
+from gpucost.whatif.curve import MONTH, Evidence, counted
+from gpucost.whatif.flags import HOURS_PER_MONTH, HOURS_PER_YEAR, PricePer, round_money, to_decimal
+from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Scope, Usage, is_batch
+from gpucost.whatif.packing import Change, emptied, saved, today_held
+from gpucost.whatif.reserve import COMMITTABLE
+from gpucost.whatif.schedule import ScheduleRules, hours_up, replicas, why_it_stays
+from gpucost.whatif.share import Sizing, share
+from gpucost.whatif.spot.advice import SAFE
+from gpucost.whatif.spot.formulas import exact
+from gpucost.whatif.spot.interruptions import Place, Rate, prior_rate
+from gpucost.whatif.spot.market import Market
+from gpucost.whatif.spot.moves import SpotOptions, SpotQuery, movable, rate_assumption
+from gpucost.whatif.spot.parts import parts_of
 
 _HINT = "gpucost whatif plan --example prints a complete plan"
 _FILTERS = ("teams", "namespaces", "workloads", "clusters")

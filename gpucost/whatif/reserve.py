@@ -12,13 +12,12 @@ from operator import add
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
 from gpucost.records import frozen_dataclass, grouped
-
-from .answer import Answer, Assumption, Assumptions, Position, Range, Rows, Value, priced
-from .avoidable import Key, is_own_machine
-from .covered import Existing
-from .curve import LEAST_USE, MARGIN, Curve, Evidence, counted
-from .flags import HOURS_PER_YEAR, round_money, to_decimal, total
-from .fleet import Fleet, Node, Price, Workload
+from gpucost.whatif.answer import Answer, Assumption, Assumptions, Position, Range, Rows, Value, priced
+from gpucost.whatif.avoidable import Key, is_own_machine
+from gpucost.whatif.covered import Existing
+from gpucost.whatif.curve import LEAST_USE, MARGIN, Curve, Evidence, counted
+from gpucost.whatif.flags import HOURS_PER_YEAR, round_money, to_decimal, total
+from gpucost.whatif.fleet import Fleet, Node, Price, Workload
 
 KINDS = ("reserved", "savings_plan", "cud")
 # The unit of other usage costs 1 under a plan.

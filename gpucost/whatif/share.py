@@ -13,14 +13,24 @@ import numpy as np
 from gpucost.errors import GpucostError
 from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass
-
-from . import flags
-from .answer import Answer, Assumption, Rows, Tables, stated, today_of
-from .avoidable import NOTHING, Held
-from .cost import fleet_costs
-from .fleet import PAID_ANYWAY, Fleet, Level, Levels, Pod, PodKey, Usage, Workload
-from .gpu_specs import GpuModel, GpuSpecs, Profile
-from .packing import ROUNDING, Bin, Change, Fits, PackedPod, pack, peak, saved, slots, today_held
+from gpucost.whatif import flags
+from gpucost.whatif.answer import Answer, Assumption, Rows, Tables, stated, today_of
+from gpucost.whatif.avoidable import NOTHING, Held
+from gpucost.whatif.cost import fleet_costs
+from gpucost.whatif.fleet import PAID_ANYWAY, Fleet, Level, Levels, Pod, PodKey, Usage, Workload
+from gpucost.whatif.gpu_specs import GpuModel, GpuSpecs, Profile
+from gpucost.whatif.packing import (
+    ROUNDING,
+    Bin,
+    Change,
+    Fits,
+    PackedPod,
+    pack,
+    peak,
+    saved,
+    slots,
+    today_held,
+)
 
 
 class Method(StrEnum):

@@ -10,13 +10,12 @@ from gpucost.config.model import DEFAULT_PROMPT_WEIGHT
 from gpucost.errors import UsageError
 from gpucost.options import Option, OptionGroup
 from gpucost.records import frozen_dataclass
-
-from . import flags
-from .answer import Answer, Assumption, Assumptions, Position, Value, priced, stated
-from .cost import CostBlock, position
-from .curve import PricedNodes
-from .flags import DAYS, round_money, to_decimal
-from .reserve import ReservedUse
+from gpucost.whatif import flags
+from gpucost.whatif.answer import Answer, Assumption, Assumptions, Position, Value, priced, stated
+from gpucost.whatif.cost import CostBlock, position
+from gpucost.whatif.curve import PricedNodes
+from gpucost.whatif.flags import DAYS, round_money, to_decimal
+from gpucost.whatif.reserve import ReservedUse
 
 _MILLION, _SECONDS = 1_000_000, 3600
 _SLACK = 1e-9  # the rounding of a sum of tokens adds no replica

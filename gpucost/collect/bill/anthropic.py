@@ -4,7 +4,7 @@ Sources: Claude API reference, "Get Cost Report" (platform.claude.com, read 2026
 Console's exports of 2025 and 2026.
 """
 
-from .formats import Format, spelled
+from gpucost.collect.bill.formats import Format, spelled
 
 # In API results, amounts are hundredths of the currency, and has_more is the page's.
 _REPORT = """

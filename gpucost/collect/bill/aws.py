@@ -7,7 +7,7 @@ Sources: AWS CUR User Guide and AWS Data Exports User Guide, data dictionaries.
 
 import re
 
-from .formats import Format, spelled, squeeze
+from gpucost.collect.bill.formats import Format, spelled, squeeze
 
 _NAMES = """
     bill_billing_period_start_date bill_invoice_id bill_payer_account_id

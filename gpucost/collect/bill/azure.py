@@ -16,12 +16,11 @@ from uuid import uuid4
 
 from gpucost import inputs
 from gpucost.clouds import azure_in_words, azure_login, is_loopback, line, require
+from gpucost.collect.bill.formats import Format, spelled
+from gpucost.collect.bill.opening import MonthTree, is_answer, records
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
 from gpucost.objects import Entry
-
-from .formats import Format, spelled
-from .opening import MonthTree, is_answer, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 import re
 
-from .formats import Format
+from gpucost.collect.bill.formats import Format
 
 # x_: additions of AWS, Azure and gpucost's own files; they separate a machine's hours from its other charges.
 _NAMES = """

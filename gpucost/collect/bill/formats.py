@@ -102,7 +102,7 @@ def spelled(names: str, spellings: Mapping[str, str]) -> dict[str, Sequence[str]
 
 def all_formats() -> tuple[Format, ...]:
     """Every format, the most specific first."""
-    from . import anthropic, aws, azure, focus, gcp, oci, openai
+    from gpucost.collect.bill import anthropic, aws, azure, focus, gcp, oci, openai
 
     vendors = (*openai.FORMATS, *anthropic.FORMATS)
     return (*aws.FORMATS, *gcp.FORMATS, *oci.FORMATS, *vendors, *focus.FORMATS, *azure.FORMATS)

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpucost.clouds import google_in_words, google_login
+from gpucost.collect.bill.formats import Format
+from gpucost.collect.bill.opening import MonthTree
 from gpucost.errors import ConfigError, SourceError
 from gpucost.objects import Entry
-
-from .formats import Format
-from .opening import MonthTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

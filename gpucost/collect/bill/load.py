@@ -16,6 +16,10 @@ from duckdb import DuckDBPyConnection, Statement
 from gpucost import disk, engine
 from gpucost.catalog import load_catalog
 from gpucost.collect.base import SourceFinding
+from gpucost.collect.bill import formats, manifest, opening
+from gpucost.collect.bill.formats import Format
+from gpucost.collect.bill.manifest import BillManifest
+from gpucost.collect.bill.opening import Tree
 from gpucost.errors import DataError, GpucostError
 from gpucost.objects import Entry
 from gpucost.records import frozen_dataclass
@@ -23,11 +27,6 @@ from gpucost.store import bill_files, bill_rules, charges, sqlfiles
 from gpucost.store.bill_files import RawFile, Staged
 from gpucost.store.charges import BillLoad, BillResult
 from gpucost.store.connection import Store
-
-from . import formats, manifest, opening
-from .formats import Format
-from .manifest import BillManifest
-from .opening import Tree
 
 # The mapped rows with optional columns, null by default: the columns of bill_rows, `format` if content does
 # not distinguish formats, and `issuer` of invoices if it is not the provider.

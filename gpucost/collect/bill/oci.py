@@ -7,7 +7,7 @@ report schema) and "FOCUS Cost Report Schema" (2026).
 
 import re
 
-from .formats import Format, spelled
+from gpucost.collect.bill.formats import Format, spelled
 
 _CLASSIC = """
     line_item_reference_no line_item_tenant_id line_item_interval_usage_start line_item_interval_usage_end

@@ -4,7 +4,7 @@ Sources: OpenAI API reference, "Usage", Costs object (read 2026-11-26); headers 
 2025 and 2026.
 """
 
-from .formats import Format, spelled
+from gpucost.collect.bill.formats import Format, spelled
 
 # In API results, `amount_value` is the value of `amount`, and has_more is the page's.
 _NAMES = """

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeGuard
 
 from gpucost import inputs
+from gpucost.collect.bill.formats import NotThis
+from gpucost.collect.bill.manifest import BillManifest
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.objects import Entry, open_address
 from gpucost.store import bill_files
 from gpucost.store.bill_files import RawFile
-
-from .formats import NotThis
-from .manifest import BillManifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

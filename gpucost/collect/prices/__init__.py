@@ -5,18 +5,17 @@ from datetime import datetime
 from functools import partial
 
 from gpucost.clouds import NoCredentials
+from gpucost.collect.prices.aws import AwsPrices
+from gpucost.collect.prices.azure import AzurePrices
+from gpucost.collect.prices.base import PriceCollector, ShowProgress, is_region_of
+from gpucost.collect.prices.gcp import GcpPrices
+from gpucost.collect.prices.gpu_clouds import RunpodPrices, VastPrices
+from gpucost.collect.prices.oci import OciPrices
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, StoreError
 from gpucost.records import frozen_dataclass
 from gpucost.store.connection import Store
 from gpucost.store.prices import load_prices, node_regions
-
-from .aws import AwsPrices
-from .azure import AzurePrices
-from .base import PriceCollector, ShowProgress, is_region_of
-from .gcp import GcpPrices
-from .gpu_clouds import RunpodPrices, VastPrices
-from .oci import OciPrices
 
 _COLLECTORS = (AwsPrices, GcpPrices, AzurePrices, OciPrices, RunpodPrices, VastPrices)
 PROVIDERS: dict[str, type[PriceCollector]] = {collector.provider: collector for collector in _COLLECTORS}

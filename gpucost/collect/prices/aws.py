@@ -10,11 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gpucost.clouds import HALF, aws_client, aws_in_words, aws_login
-from gpucost.errors import SourceError
-from gpucost.inputs import JsonObject
-from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
-
-from .base import (
+from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
     PriceCollector,
     again,
@@ -24,6 +20,9 @@ from .base import (
     types_in_catalog,
     without_duplicates,
 )
+from gpucost.errors import SourceError
+from gpucost.inputs import JsonObject
+from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
 
 if TYPE_CHECKING:
     import boto3

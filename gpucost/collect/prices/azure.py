@@ -6,12 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 
-from gpucost.errors import SourceError
-from gpucost.http import JsonServer
-from gpucost.inputs import JsonObject
-from gpucost.store.prices import ListPrice, ProviderPrices
-
-from .base import (
+from gpucost.collect.prices.base import (
     HOURS_PER_YEAR,
     PriceCollector,
     again,
@@ -20,6 +15,10 @@ from .base import (
     types_in_catalog,
     without_duplicates,
 )
+from gpucost.errors import SourceError
+from gpucost.http import JsonServer
+from gpucost.inputs import JsonObject
+from gpucost.store.prices import ListPrice, ProviderPrices
 
 SOURCE = "azure retail prices"
 

@@ -10,11 +10,18 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpucost.clouds import GRPC_NO_LOGIN, google_in_words, google_login, is_loopback
+from gpucost.collect.prices.base import (
+    CatalogType,
+    PriceCollector,
+    again,
+    gpu_model,
+    newest,
+    types_in_catalog,
+    without_duplicates,
+)
 from gpucost.errors import SourceError
 from gpucost.records import frozen_dataclass
 from gpucost.store.prices import ComponentPrice, ListPrice, ProviderPrices
-
-from .base import CatalogType, PriceCollector, again, gpu_model, newest, types_in_catalog, without_duplicates
 
 if TYPE_CHECKING:
     from google.cloud.billing_v1 import CloudCatalogClient

@@ -8,10 +8,16 @@ from decimal import Decimal
 from statistics import median
 from typing import Any, ClassVar
 
+from gpucost.collect.prices.base import (
+    PriceCollector,
+    gpu_model,
+    public_list,
+    read_as,
+    types_in_catalog,
+    without_duplicates,
+)
 from gpucost.errors import SourceError
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
-
-from .base import PriceCollector, gpu_model, public_list, read_as, types_in_catalog, without_duplicates
 
 _VAST_OFFERS = 20_000  # about ten times the current number
 

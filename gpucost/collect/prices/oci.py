@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
 
+from gpucost.collect.prices.base import (
+    PriceCollector,
+    gpu_model,
+    public_list,
+    read_as,
+    types_in_catalog,
+    without_duplicates,
+)
 from gpucost.errors import SourceError
 from gpucost.inputs import JsonObject
 from gpucost.store.prices import InstanceType, ListPrice, ProviderPrices
-
-from .base import PriceCollector, gpu_model, public_list, read_as, types_in_catalog, without_duplicates
 
 SOURCE = "oci cost estimator"
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpucost import inputs
 from gpucost.collect.base import period_of
+from gpucost.collect.progress.mappings import UNITS, levels, unit_of
 from gpucost.collect.prometheus.parse import Garbled, whole_json
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import Period, to_ms
@@ -19,8 +20,6 @@ from gpucost.records import frozen_dataclass, grouped
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.progress import ALWAYS, ProgressBatch, ProgressLoad, ProgressSeries, load_values
-
-from .mappings import UNITS, levels, unit_of
 
 KIND = "progress"
 NEEDED = ("workload", "time", "unit", "value")

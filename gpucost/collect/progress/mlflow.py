@@ -12,6 +12,7 @@ import numpy as np
 
 from gpucost import http
 from gpucost.collect.base import OVERLAP_MS, month_start_ms
+from gpucost.collect.progress.mappings import levels
 from gpucost.config.model import Mlflow
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import SourceError
@@ -22,8 +23,6 @@ from gpucost.store import runs as log
 from gpucost.store.connection import Store
 from gpucost.store.progress import ProgressBatch, ProgressRun, ProgressSeries, load_runs
 from gpucost.texts import conceal
-
-from .mappings import levels
 
 _PAGE = 1000
 _LONGEST_SECONDS = 600.0

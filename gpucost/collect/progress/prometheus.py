@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from gpucost.collect.base import Collector, CollectResult, Progress, SourceFinding, TooMuch, period_of
+from gpucost.collect.progress.mappings import mappings, ready_made, selector, series_of
 from gpucost.collect.prometheus.client import PrometheusClient
 from gpucost.collect.prometheus.collector import open_client, server_warnings
 from gpucost.config.model import Config, PrometheusSource, UnitSettings
@@ -16,8 +17,6 @@ from gpucost.store.connection import Store
 from gpucost.store.metrics import LoadResult, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 from gpucost.suggest import did_you_mean
-
-from .mappings import mappings, ready_made, selector, series_of
 
 
 class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):

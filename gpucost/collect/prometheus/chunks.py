@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gpucost.collect.base import TooMuch
-
-from .parse import Garbled
+from gpucost.collect.prometheus.parse import Garbled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from gpucost.collect.prometheus.parse import Integers, Words
     from gpucost.periods import Span
-
-    from .parse import Integers, Words
 
     Octets = NDArray[np.uint8]
 

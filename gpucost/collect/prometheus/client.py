@@ -15,14 +15,20 @@ import requests
 
 from gpucost import http
 from gpucost.collect.base import SourceUnavailable, TooMuch
+from gpucost.collect.prometheus.parse import Garbled, MatrixReader, remarks, whole_json
+from gpucost.collect.prometheus.remote_read import (
+    HEADERS,
+    SAMPLE_BYTES,
+    STREAMED,
+    ChunkReader,
+    NotOffered,
+    external_labels,
+)
 from gpucost.config.secrets import from_variable, secret
 from gpucost.errors import SourceError
 from gpucost.periods import Span
 from gpucost.records import frozen_dataclass
 from gpucost.texts import conceal, excerpt
-
-from .parse import Garbled, MatrixReader, remarks, whole_json
-from .remote_read import HEADERS, SAMPLE_BYTES, STREAMED, ChunkReader, NotOffered, external_labels
 
 if TYPE_CHECKING:
     from prometheus_api_client.prometheus_connect import PrometheusConnect

@@ -26,6 +26,28 @@ from gpucost.collect.base import (
     period_of,
     whole_hours,
 )
+from gpucost.collect.prometheus.client import PrometheusClient, Retries
+from gpucost.collect.prometheus.hours import Hours, Scrapes, scrapes, speakers
+from gpucost.collect.prometheus.queries import (
+    ACTIVITY_LOST,
+    DCGM_FIX,
+    GPU_CAPACITY,
+    KSM,
+    KSM_FIX,
+    MOST_NAMES,
+    OTHERS,
+    REQUESTS,
+    Scope,
+    Selector,
+    activity_fix,
+    activity_names,
+    among,
+    compared,
+    one_of,
+    selectors,
+    stored_needs,
+)
+from gpucost.collect.prometheus.remote_read import NotOffered, request
 from gpucost.config.model import Activity, Config, Idle, PrometheusSource
 from gpucost.errors import SourceError, UsageError
 from gpucost.periods import (
@@ -53,29 +75,6 @@ from gpucost.store.metrics import (
     load_window,
     series_key,
 )
-
-from .client import PrometheusClient, Retries
-from .hours import Hours, Scrapes, scrapes, speakers
-from .queries import (
-    ACTIVITY_LOST,
-    DCGM_FIX,
-    GPU_CAPACITY,
-    KSM,
-    KSM_FIX,
-    MOST_NAMES,
-    OTHERS,
-    REQUESTS,
-    Scope,
-    Selector,
-    activity_fix,
-    activity_names,
-    among,
-    compared,
-    one_of,
-    selectors,
-    stored_needs,
-)
-from .remote_read import NotOffered, request
 
 _log = logging.getLogger(__name__)
 

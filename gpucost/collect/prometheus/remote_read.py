@@ -17,23 +17,21 @@ import google_crc32c
 import numpy as np
 
 from gpucost.collect.base import TooMuch
+from gpucost.collect.prometheus.chunks import Bits, Chunks, decode
+from gpucost.collect.prometheus.hours import Kept
+from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Garbled
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass
 from gpucost.store.metrics import Labels, ReadAnswer, alike, begins, spread
-
-from .chunks import Bits, Chunks, decode
-from .hours import Kept
-from .parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Garbled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.config.model import PrometheusSource
-
-    from .parse import Flags, Floats, Integers
 
     Int32s = NDArray[np.int32]
 

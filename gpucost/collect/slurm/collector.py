@@ -9,16 +9,15 @@ from zoneinfo import ZoneInfo
 
 from gpucost import inputs
 from gpucost.collect.base import Progress, ProgressState, month_start_ms, period_of
+from gpucost.collect.slurm.facts import SlurmTable, read_facts
+from gpucost.collect.slurm.live import Slurmlike, slurm_of
+from gpucost.collect.slurm.sacct import Batch, Notes, SacctFormat, read_sacct
 from gpucost.config.model import Slurm
 from gpucost.errors import DataError, GpucostError, SourceError, UsageError
 from gpucost.periods import Period, from_ms, local_days, local_midnight, to_ms
 from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs, slurm
 from gpucost.store.connection import Store
-
-from .facts import SlurmTable, read_facts
-from .live import Slurmlike, slurm_of
-from .sacct import Batch, Notes, SacctFormat, read_sacct
 
 T = TypeVar("T")
 KIND = "slurm"

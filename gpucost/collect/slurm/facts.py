@@ -5,11 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpucost import inputs
+from gpucost.collect.slurm.sacct import (
+    Clock,
+    Notes,
+    SacctFormat,
+    _moment,
+    _number,
+    clock_of,
+    expand_nodes,
+    numbers_in,
+)
 from gpucost.errors import DataError
 from gpucost.inputs import JsonObject
 from gpucost.records import frozen_dataclass
-
-from .sacct import Clock, Notes, SacctFormat, _moment, _number, clock_of, expand_nodes, numbers_in
 
 Table = dict[str, list[Any]]
 # A table of the store, and its rows by column; the cluster is None if the text does not name it.

@@ -13,12 +13,19 @@ from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
 from gpucost import http, inputs, texts
+from gpucost.collect.slurm.sacct import (
+    DELIMITER,
+    FIELDS,
+    Batch,
+    Notes,
+    SacctFormat,
+    read_answer,
+    read_records,
+)
 from gpucost.config.model import Slurm
 from gpucost.config.secrets import from_environment, secret
 from gpucost.errors import ConfigError, SourceError, UsageError
 from gpucost.periods import Period
-
-from .sacct import DELIMITER, FIELDS, Batch, Notes, SacctFormat, read_answer, read_records
 
 _SECONDS = 3600
 _PATIENT = 60

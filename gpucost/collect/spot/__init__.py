@@ -8,6 +8,8 @@ from pathlib import Path
 
 from gpucost import catalog
 from gpucost.clouds import NoCredentials, aws_login
+from gpucost.collect.spot import aws, azure, files
+from gpucost.collect.spot.base import AWS_REGIONS
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import MS_PER_HOUR, Period, from_ms, to_ms
@@ -15,9 +17,6 @@ from gpucost.records import frozen_dataclass, grouped
 from gpucost.store import prices as spot_prices
 from gpucost.store.connection import Store
 from gpucost.store.prices import SpotAnswer, SpotLoad, SpotPrice, node_regions
-
-from . import aws, azure, files
-from .base import AWS_REGIONS
 
 Progress = Callable[[str], None]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.clouds import aws_client, aws_in_words
+from gpucost.collect.spot.base import HISTORY, BadFact, price_of_row
 from gpucost.errors import SourceError
 from gpucost.periods import Span, from_ms
 from gpucost.store.prices import SpotAnswer
-
-from .base import HISTORY, BadFact, price_of_row
 
 if TYPE_CHECKING:
     import boto3

@@ -12,11 +12,10 @@ from typing import Any
 
 from gpucost import http, inputs
 from gpucost.clouds import AZURE_LOGIN, NoCredentials, azure_login, line, require
+from gpucost.collect.spot.base import BadFact, moment_of, price_of, text_of
 from gpucost.config.model import Azure
 from gpucost.errors import SourceError
 from gpucost.store.prices import EvictionRate, SpotAnswer, SpotPrice
-
-from .base import BadFact, moment_of, price_of, text_of
 
 SOURCE = "azure"
 # EC2's name, so that all spot_prices have one word for Linux.

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gpucost import inputs
+from gpucost.collect.spot.base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
 from gpucost.errors import DataError, SourceError, UsageError
 from gpucost.periods import MS_PER_HOUR
 from gpucost.store.prices import SpotPrice
-
-from .base import HISTORY, USAGE_PREFIXES, BadFact, moment_of, price_of, price_of_row
 
 _FIELDS = "Timestamp UsageType Operation InstanceID MyBidID MyMaxPrice MarketPrice Charge Version"
 _FEED_FIX = "fetch the file again from the bucket of the data feed"

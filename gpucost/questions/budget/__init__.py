@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 from gpucost.errors import ConfigError
 from gpucost.options import Option
 from gpucost.periods import local_days
+from gpucost.questions.budget.days import BOUGHT, chosen_month, costs_by_day, known_days
+from gpucost.questions.budget.states import BudgetAnswer, BudgetState, check
 from gpucost.questions.request import MonthRequest
 from gpucost.render.schema import columns_of, table as as_table
 from gpucost.render.view import Document, Table, money, share, text
-
-from .days import BOUGHT, chosen_month, costs_by_day, known_days
-from .states import BudgetAnswer, BudgetState, check
 
 MISSED = 3
 _RANKS = ("ok", "warn", "over")

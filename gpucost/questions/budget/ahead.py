@@ -4,14 +4,22 @@ from dataclasses import field
 from decimal import Decimal
 
 from gpucost.pipeline import read_attributed
+from gpucost.questions.budget.projection import Days
+from gpucost.questions.budget.scenarios import (
+    MIX_DAYS,
+    WAYS,
+    ScenarioRow,
+    assumptions,
+    grown,
+    last_days,
+    read_uses,
+    scenarios,
+)
 from gpucost.questions.request import MonthRequest
 from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Section, Table, Texts, figure, money, text
 from gpucost.whatif.answer import Assumption, old_prices
-
-from .projection import Days
-from .scenarios import MIX_DAYS, WAYS, ScenarioRow, assumptions, grown, last_days, read_uses, scenarios
 
 _TITLE = "Cost of a month, by size and way to buy"
 _NOTE = (

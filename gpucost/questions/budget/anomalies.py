@@ -5,12 +5,11 @@ from typing import Annotated
 
 from gpucost.options import Option
 from gpucost.periods import local_days
+from gpucost.questions.budget.days import LEVELS, RECENT_DAYS, chosen_month, costs_by_day, known_days
+from gpucost.questions.budget.patterns import AnomaliesAnswer, AnomalyRow, anomalies as unusual
 from gpucost.questions.request import PeriodRequest
 from gpucost.render.schema import columns_of, table as as_table
 from gpucost.render.view import Document, Table, figure, money, text
-
-from .days import LEVELS, RECENT_DAYS, chosen_month, costs_by_day, known_days
-from .patterns import AnomaliesAnswer, AnomalyRow, anomalies as unusual
 
 _NOTE = (
     "A workload's difference is also in its team's and the fleet's: levels do not add up. A workload has no "

@@ -6,10 +6,9 @@ from datetime import date, timedelta
 
 from gpucost.errors import GpucostError, StoreError, UsageError
 from gpucost.periods import Period, local_midnight, name_of
+from gpucost.questions.budget.projection import Days, days_of
 from gpucost.questions.request import Request
 from gpucost.render.view import Notice, ReportView
-
-from .projection import Days, days_of
 
 # The names of rows without a team.
 LEVELS = {"unallocated": "Unallocated", "fleet": "All GPU nodes"}

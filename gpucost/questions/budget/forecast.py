@@ -8,6 +8,11 @@ from typing import Annotated
 from gpucost.errors import GpucostError
 from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period, local_days
+from gpucost.questions.budget.ahead import Ahead, ahead_of
+from gpucost.questions.budget.days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
+from gpucost.questions.budget.outlook import Growth
+from gpucost.questions.budget.projection import CostSeries, Days, Forecast, Level, forecasts
+from gpucost.questions.budget.scenarios import ScenarioRow
 from gpucost.questions.report.query import nearest
 from gpucost.questions.request import MonthRequest
 from gpucost.records import frozen_dataclass
@@ -15,12 +20,6 @@ from gpucost.render.schema import table as as_table
 from gpucost.render.view import CoverageAnswer, Document, Table, money, number, text
 from gpucost.shapes import Shape
 from gpucost.whatif.answer import Assumption
-
-from .ahead import Ahead, ahead_of
-from .days import BOUGHT, LEVELS, chosen_month, costs_by_day, known_days
-from .outlook import Growth
-from .projection import CostSeries, Days, Forecast, Level, forecasts
-from .scenarios import ScenarioRow
 
 _NOTE = "Four in five months end within the range. Each line has its own forecast, so lines may not add up."
 

@@ -9,13 +9,19 @@ from decimal import Decimal
 from math import pi, sqrt
 from statistics import NormalDist, median
 
+from gpucost.questions.budget.seasons import (
+    LEAST_MONTHS,
+    Seasons,
+    days_left,
+    levels,
+    month_end_factors,
+    weekday_factors,
+)
+from gpucost.questions.budget.smoothing import Daily
+from gpucost.questions.budget.steps import Course, courses
 from gpucost.questions.report.rows import MICRO
 from gpucost.records import frozen_dataclass
 from gpucost.whatif.spot.formulas import bisected
-
-from .seasons import LEAST_MONTHS, Seasons, days_left, levels, month_end_factors, weekday_factors
-from .smoothing import Daily
-from .steps import Course, courses
 
 # Forecasts and patterns use the last eight weeks: eight of each weekday.
 HISTORY_DAYS = 56

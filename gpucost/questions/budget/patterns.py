@@ -6,15 +6,14 @@ from decimal import Decimal
 from statistics import median
 
 from gpucost.periods import Period
+from gpucost.questions.budget.outlook import HISTORY_DAYS
+from gpucost.questions.budget.projection import CostSeries, Days, as_money
+from gpucost.questions.budget.seasons import Seasons, levels, weekday_factors
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA
 from gpucost.questions.report.rows import ZERO
 from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
-
-from .outlook import HISTORY_DAYS
-from .projection import CostSeries, Days, as_money
-from .seasons import Seasons, levels, weekday_factors
-from .smoothing import MAD_TO_SIGMA
 
 # Iglewicz, Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993): a modified z-score beyond 3.5 is an outlier.
 SCORE = 3.5

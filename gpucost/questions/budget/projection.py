@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from gpucost.periods import local_days, local_midnight
+from gpucost.questions.budget.outlook import Growth, Outlook, between
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import frozen_dataclass
 from gpucost.render.view import ReportView
 from gpucost.shapes import Shape
-
-from .outlook import Growth, Outlook, between
 
 Level = Literal["fleet", "unallocated", "team", "workload"]
 

@@ -7,9 +7,8 @@ from dataclasses import field
 from datetime import date, timedelta
 from statistics import median
 
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Daily
 from gpucost.records import frozen_dataclass
-
-from .smoothing import MAD_TO_SIGMA, Daily
 
 _HALF_A_WEEK = 3
 _LEAST_AROUND = 4

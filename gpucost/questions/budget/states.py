@@ -10,12 +10,11 @@ from pydantic import Field
 from gpucost.config.model import Budget, Config
 from gpucost.periods import Period
 from gpucost.price.fx import budget_amount
+from gpucost.questions.budget.projection import CostSeries, Days, Forecast, forecast
 from gpucost.questions.report.sections import unmeasured
 from gpucost.records import frozen_dataclass
 from gpucost.render.view import CoverageAnswer, Measures, ReportView, ratio
 from gpucost.shapes import Shape
-
-from .projection import CostSeries, Days, Forecast, forecast
 
 State = Literal["ok", "warn", "over"]
 TargetName = Literal["efficiency", "spot_ratio", "idle_cost_share"]

@@ -5,9 +5,8 @@ from math import exp, sqrt
 from operator import itemgetter
 from statistics import median
 
+from gpucost.questions.budget.smoothing import MAD_TO_SIGMA, Daily, Smoothed, smoothed
 from gpucost.records import frozen_dataclass
-
-from .smoothing import MAD_TO_SIGMA, Daily, Smoothed, smoothed
 
 # Steps are searched in the last four weeks; the level before a step needs at least a week.
 _LATEST_DAYS, _LEAST_BEFORE = 28, 7

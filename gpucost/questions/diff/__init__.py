@@ -15,14 +15,13 @@ from gpucost.config.model import Config
 from gpucost.errors import UsageError
 from gpucost.options import Names, Option, argument, count
 from gpucost.periods import Period, parse_period
+from gpucost.questions.diff.parts import CELL, PARTS, Diff, DiffRow, Side, diff as between
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report
 from gpucost.questions.request import SelectionRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Line, Notice, ReportView, Table, Value, ValueColumn, money, text
 from gpucost.store.connection import Store
-
-from .parts import CELL, PARTS, Diff, DiffRow, Side, diff as between
 
 
 def diff(

@@ -12,14 +12,7 @@ from gpucost.options import Option, argument, count
 from gpucost.periods import Period, local_midnight, name_of, parse_instant
 from gpucost.pipeline import read_attributed
 from gpucost.price.explain import shown_rows
-from gpucost.questions.report.query import Query
-from gpucost.questions.request import MonthRequest
-from gpucost.records import mixin_dataclass
-from gpucost.render.formatting import figure_text
-from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
-from gpucost.store.connection import Store
-
-from .costs import (
+from gpucost.questions.explain.costs import (
     BilledMachine,
     CostExplained,
     NamespaceExplained,
@@ -28,6 +21,12 @@ from .costs import (
     WorkloadExplained,
     explain_cost as explain,
 )
+from gpucost.questions.report.query import Query
+from gpucost.questions.request import MonthRequest
+from gpucost.records import mixin_dataclass
+from gpucost.render.formatting import figure_text
+from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
+from gpucost.store.connection import Store
 
 _SHORT_UUID = len("GPU-01234567")
 _CENT = Decimal("0.005")

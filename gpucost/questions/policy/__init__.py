@@ -7,13 +7,12 @@ from typing import Annotated
 from gpucost.options import Option
 from gpucost.pipeline import read_attributed
 from gpucost.questions.budget import MISSED
+from gpucost.questions.policy.rules import BY, PolicyAnswer, Violation, check, read_rules
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.request import FleetRequest
 from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import columns_of, to_dict
 from gpucost.render.view import Document, ReportView, Table, count, money, number, text
-
-from .rules import BY, PolicyAnswer, Violation, check, read_rules
 
 
 def policy_check(

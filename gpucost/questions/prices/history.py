@@ -5,12 +5,11 @@ from typing import Annotated
 from gpucost.options import Option, argument
 from gpucost.periods import iso, to_ms
 from gpucost.price.history import PriceHistory, ZoneHistory, history
+from gpucost.questions.prices import price_column
 from gpucost.questions.request import SpanRequest, with_notes
 from gpucost.records import grouped
 from gpucost.render.schema import table, to_dict
 from gpucost.render.view import Document, Table, column_of, count, number, text
-
-from . import price_column
 
 _STEPS_SHOWN = 20
 

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 from gpucost.errors import GpucostError
 from gpucost.options import Names, Option
 from gpucost.pipeline import read_attributed
+from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Table, ValueColumn, count, figure, money, number, share, text
-
-from .waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
 
 
 def queue(

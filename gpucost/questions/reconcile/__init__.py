@@ -13,6 +13,7 @@ from gpucost.errors import IncompleteError, UsageError
 from gpucost.options import Option
 from gpucost.periods import bill_month
 from gpucost.pipeline import read_attributed
+from gpucost.questions.reconcile.statement import Reconciliation, reconcile as account
 from gpucost.questions.report.coverage import gaps_of
 from gpucost.questions.request import Request
 from gpucost.records import DuckDBPyConnection
@@ -30,8 +31,6 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.store.connection import Store
-
-from .statement import Reconciliation, reconcile as account
 
 _SHOWN = 10
 _TITLES = {

@@ -12,9 +12,8 @@ from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpucost.questions.report.query import Query
     from gpucost.render.view import ReportView
-
-    from .query import Query
 
 T = TypeVar("T")
 # How to spread unallocated cost over the teams that used such GPUs.
@@ -67,7 +66,7 @@ def report(
       gpucost report --month 2026-10 --format focus -o october-focus.csv
       gpucost report --namespace serving --by pod,day --format csv -o pods.csv
     """
-    from .reading import report as read_report
+    from gpucost.questions.report.reading import report as read_report
 
     if findings and request.format != "html":
         raise UsageError("--findings needs --format html", "run gpucost findings for every other format")
@@ -83,7 +82,7 @@ def report(
         request, query, lambda: read_report(request.settings, request.store, query), strict=strict
     )
     if request.format == "html":
-        from .page import page
+        from gpucost.questions.report.page import page
 
         view = page(request.settings, request.store, query, view, findings)
     if request.is_flat:
@@ -105,9 +104,8 @@ def read_or_incomplete(request: WorkloadRequest, query: Query, read: Callable[[]
 
 def incomplete(request: WorkloadRequest, query: Query) -> IncompleteError | None:
     """The error for an incomplete period: a gap that is not accepted, or a period that is not over."""
+    from gpucost.questions.report.coverage import missed
     from gpucost.render.formatting import missing_text
-
-    from .coverage import missed
 
     with request.store.read() as con:
         gaps, notices, is_running = missed(con, query.period, request.now, request.tz, query.clusters)

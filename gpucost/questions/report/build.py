@@ -10,15 +10,10 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
-from gpucost.records import grouped
-from gpucost.render.view import Figures, Line, ReportView, Shared, Table
-from gpucost.store.charges import find_tokens
-from gpucost.store.sqlfiles import value
-
-from . import sharing
-from .coverage import UNTRACKED, coverage
-from .query import Query, newest_data
-from .rows import (
+from gpucost.questions.report import sharing
+from gpucost.questions.report.coverage import UNTRACKED, coverage
+from gpucost.questions.report.query import Query, newest_data
+from gpucost.questions.report.rows import (
     ALL,
     KINDS,
     Part,
@@ -33,8 +28,12 @@ from .rows import (
     unpriced_ms,
     workload_counts,
 )
-from .sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
-from .series import read_series, trends
+from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
+from gpucost.questions.report.series import read_series, trends
+from gpucost.records import grouped
+from gpucost.render.view import Figures, Line, ReportView, Shared, Table
+from gpucost.store.charges import find_tokens
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,7 +119,7 @@ def _build(
     of_teams = not any(names for name, names in query.filters.items() if name != "teams")
     has_api = of_teams and find_tokens(con)
     if has_api:
-        from . import api_cost  # most stores have no tokens
+        from gpucost.questions.report import api_cost  # most stores have no tokens
 
         api_cost.prepare(con, config, query.period)
         api_cost.select(con, query.teams)

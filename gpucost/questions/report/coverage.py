@@ -10,13 +10,12 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
+from gpucost.questions.report.query import Query
+from gpucost.questions.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.store.sqlfiles import column
-
-from .query import Query
-from .rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -58,7 +57,7 @@ def coverage(
     gap_notices = _gap_notices(con, seen)
     doubts: list[Notice] = []
     if column(con, "SELECT 1 FROM progress_series WHERE kind = 'counter' LIMIT 1"):
-        from .processes import processes
+        from gpucost.questions.report.processes import processes
 
         doubts = processes(con, query.period, query.clusters, query.period.start_ms - MS_PER_DAY)
     selection = {"clusters": list(query.clusters), "narrowed": query.is_narrowed, "parts": list(parts)}

@@ -13,6 +13,8 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
 from gpucost.questions.findings.savings import period_words
 from gpucost.questions.reconcile import reconciliation
+from gpucost.questions.report.build import workload_tables
+from gpucost.questions.report.reading import load_rates
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views
@@ -20,9 +22,6 @@ from gpucost.questions.waste.anatomy import BUCKETS, Waste, build as dissect
 from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
 from gpucost.render.view import LayerKind, ReportView, Table
-
-from .build import workload_tables
-from .reading import load_rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from gpucost.config.model import Config
     from gpucost.publish.chargeback import Bundle
     from gpucost.questions.findings.kinds import Findings
+    from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
-
-    from .query import Query
 
 
 def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -> ReportView:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucost.engine import answer_rows
+from gpucost.questions.report.rows import PACKAGE
 from gpucost.render.view import Notice
-
-from .rows import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

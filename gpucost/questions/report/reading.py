@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from gpucost import price
 from gpucost.pipeline import read_attributed
-
-from .build import build
-from .query import Query
+from gpucost.questions.report.build import build
+from gpucost.questions.report.query import Query
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

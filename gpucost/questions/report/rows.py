@@ -13,12 +13,11 @@ from zoneinfo import ZoneInfo
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
+from gpucost.questions.report.query import Query
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.store import sqlfiles
 from gpucost.store.usage import unknown_name
-
-from .query import Query
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from gpucost.config.model import Config
+from gpucost.questions.report.query import NODE_DIMENSIONS
+from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import grouped
 from gpucost.render.view import (
     CHARGED,
@@ -35,9 +37,6 @@ from gpucost.render.view import (
     share,
     text,
 )
-
-from .query import NODE_DIMENSIONS
-from .rows import MICRO, ZERO
 
 # A workload is flagged if it was idle for at least this share of its allocated time.
 IDLE_FLAG = 0.5

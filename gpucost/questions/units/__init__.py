@@ -11,14 +11,13 @@ from gpucost.options import Names, Option
 from gpucost.periods import iso
 from gpucost.pipeline import read_attributed
 from gpucost.questions.request import WorkloadRequest
+from gpucost.questions.units import reading as units
+from gpucost.questions.units.query import FILTERS, Item, UnitQuery, UnitView, prepare
+from gpucost.questions.units.serving import Requests, Tokens
+from gpucost.questions.units.work import Epochs, Experiments
 from gpucost.records import DuckDBPyConnection
 from gpucost.render.formatting import cell
 from gpucost.render.view import Column, Document, Line, Table, Texts
-
-from . import reading as units
-from .query import FILTERS, Item, UnitQuery, UnitView, prepare
-from .serving import Requests, Tokens
-from .work import Epochs, Experiments
 
 _LISTED = 10  # rows of the tables of work without cost and cost without work
 # Display words for parts of keys; short column titles; and columns to leave out of narrow tables, higher numbers

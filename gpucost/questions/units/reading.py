@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
+from gpucost.questions.units.query import UnitQuery, UnitView, prepare
+from gpucost.questions.units.serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
+from gpucost.questions.units.work import epochs, experiments
 from gpucost.records import DuckDBPyConnection
-
-from .query import UnitQuery, UnitView, prepare
-from .serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
-from .work import epochs, experiments
 
 __all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
 

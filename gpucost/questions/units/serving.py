@@ -12,11 +12,7 @@ from gpucost.errors import UsageError
 from gpucost.options import Names
 from gpucost.questions.report.processes import processes
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped_by
-from gpucost.render.view import ApiModel
-from gpucost.store.sqlfiles import column
-
-from .query import (
+from gpucost.questions.units.query import (
     PACKAGE,
     PLACE,
     Item,
@@ -32,6 +28,9 @@ from .query import (
     total,
     with_remainders,
 )
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped_by
+from gpucost.render.view import ApiModel
+from gpucost.store.sqlfiles import column
 
 
 class Served(TypedDict):

@@ -11,10 +11,7 @@ from typing_extensions import TypedDict
 
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.questions.report.rows import in_hours
-from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped, grouped_by
-from gpucost.render.view import hours
-
-from .query import (
+from gpucost.questions.units.query import (
     PACKAGE,
     PLACE,
     Item,
@@ -32,6 +29,8 @@ from .query import (
     total,
     with_remainders,
 )
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped, grouped_by
+from gpucost.render.view import hours
 
 _AT_ONCE_MS = 1
 

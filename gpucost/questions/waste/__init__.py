@@ -10,6 +10,7 @@ from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
 from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
+from gpucost.questions.waste.anatomy import BY_NAME, Waste, WasteAnswer, build
 from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import table
 from gpucost.render.view import (
@@ -25,8 +26,6 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.store.connection import Store
-
-from .anatomy import BY_NAME, Waste, WasteAnswer, build
 
 
 def waste(

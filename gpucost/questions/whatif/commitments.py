@@ -18,6 +18,8 @@ from gpucost.price.listing import ListedPrice, price_of_region, source_of
 from gpucost.questions.findings import read_findings
 from gpucost.questions.prices.tco import OwnNode, own_node
 from gpucost.questions.request import store_or_empty
+from gpucost.questions.whatif.prices import dated, list_prices
+from gpucost.questions.whatif.request import WhatIfRequest
 from gpucost.records import grouped
 from gpucost.render.view import Document
 from gpucost.whatif import buy, covered, reserve
@@ -31,9 +33,6 @@ from gpucost.whatif.fleet import Price, Usage, Workload
 from gpucost.whatif.reserve import COMMITTABLE, KINDS, Demand, Offers, ReservedUse, Terms
 from gpucost.whatif.spot.interruptions import Place
 from gpucost.whatif.spot.market import find_instance, read_price
-
-from .prices import dated, list_prices
-from .request import WhatIfRequest
 
 if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Freed

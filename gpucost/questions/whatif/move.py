@@ -1,14 +1,13 @@
 """`gpucost whatif move`: work in another region or cloud, or its data near it."""
 
+from gpucost.questions.whatif.prices import dated, list_prices
+from gpucost.questions.whatif.request import WhatIfRequest, flags_of
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif import move
 from gpucost.whatif.answer import Assumption, today_of
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.move import Moving, Transfer
-
-from .prices import dated, list_prices
-from .request import WhatIfRequest, flags_of
-from .view import document
 
 
 def whatif_move(request: WhatIfRequest, moving: Moving, transfer: Transfer) -> Document:

@@ -7,12 +7,11 @@ from typing import Annotated
 from gpucost.errors import UsageError
 from gpucost.options import argument
 from gpucost.periods import MS_PER_HOUR
+from gpucost.questions.whatif.request import PlanRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.covered import read_evidence
 from gpucost.whatif.spot.market import read_rates
-
-from .request import PlanRequest
-from .view import document
 
 
 def whatif_plan(

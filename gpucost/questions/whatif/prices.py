@@ -8,11 +8,10 @@ from gpucost.options import Names
 from gpucost.price.discounts import discounted
 from gpucost.price.listing import ListedPrice, PriceQuery, listing, prices_of
 from gpucost.questions.request import store_or_empty
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Answer, old_prices
-
-from .request import WhatIfRequest
-from .view import document
 
 
 def list_prices(settings: Config, name: str | list[str] | None, **which: Names) -> list[ListedPrice]:

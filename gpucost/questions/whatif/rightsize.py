@@ -2,14 +2,13 @@
 
 from functools import partial
 
+from gpucost.questions.whatif.prices import list_prices
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.rightsize import Limits, answer, offers_near
-
-from .prices import list_prices
-from .request import WhatIfRequest
-from .view import document
 
 
 def whatif_rightsize(request: WhatIfRequest, limits: Limits) -> Document:

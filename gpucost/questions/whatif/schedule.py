@@ -8,12 +8,11 @@ from typing import Annotated
 from gpucost.options import Option
 from gpucost.periods import MS_PER_HOUR
 from gpucost.questions.units.query import quiet_hours
+from gpucost.questions.whatif.request import WhatIfRequest, flags_of
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import idle_stretches
 from gpucost.whatif.schedule import DescribedNodes, ScheduleRules, answer, described, office_spans
-
-from .request import WhatIfRequest, flags_of
-from .view import document
 
 
 def whatif_schedule(

@@ -1,13 +1,12 @@
 """`gpucost whatif share`: several pods on one GPU."""
 
 from gpucost.errors import UsageError
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import levels
 from gpucost.whatif.gpu_specs import load_facts
 from gpucost.whatif.share import Sizing, answer
-
-from .request import WhatIfRequest
-from .view import document
 
 
 def whatif_share(request: WhatIfRequest, sizing: Sizing) -> Document:

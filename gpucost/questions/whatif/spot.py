@@ -5,6 +5,8 @@ from typing import Annotated
 
 from gpucost.options import Option
 from gpucost.questions.request import store_or_empty
+from gpucost.questions.whatif.request import WhatIfRequest
+from gpucost.questions.whatif.view import document
 from gpucost.render.view import Document
 from gpucost.whatif.fleet import Price
 from gpucost.whatif.spot import answer
@@ -12,9 +14,6 @@ from gpucost.whatif.spot.answer import Described
 from gpucost.whatif.spot.interruptions import Rate
 from gpucost.whatif.spot.market import read_market
 from gpucost.whatif.spot.moves import SpotOptions, SpotQuery
-
-from .request import WhatIfRequest
-from .view import document
 
 
 def whatif_spot(

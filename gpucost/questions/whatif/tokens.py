@@ -16,16 +16,15 @@ from gpucost.price.tokens import near_models, token_price
 from gpucost.questions.report.api_cost import bought
 from gpucost.questions.units.query import UnitQuery
 from gpucost.questions.units.serving import token_hours
+from gpucost.questions.whatif.commitments import described_use
+from gpucost.questions.whatif.prices import dated
+from gpucost.questions.whatif.request import WhatIfRequest, flags_of
 from gpucost.records import frozen_dataclass
 from gpucost.render.view import Document
 from gpucost.whatif.answer import Answer, Assumption, Position
 from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.flags import DAYS, DEAREST, round_money, to_decimal, total
 from gpucost.whatif.tokens import DescribedTokens, OwnNodes, Purchase, Replicas, Tokens, buy, serve
-
-from .commitments import described_use
-from .prices import dated
-from .request import WhatIfRequest, flags_of
 
 _MODELS = "gpucost unit tokens lists models; gpucost collect progress loads their tokens"
 

@@ -5,8 +5,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpucost.whatif.fleet import Workload
-
-from .moves import SpotQuery
+from gpucost.whatif.spot.moves import SpotQuery
 
 _NOTEBOOK = re.compile(r"jupyter|notebook|workspace|codespace|(^|[-_/])(nb|ide|lab)([-_]|$)", re.IGNORECASE)
 # names of jobs whose runs can be repeated

@@ -34,13 +34,12 @@ from gpucost.whatif.cost import fleet_costs
 from gpucost.whatif.curve import DescribedNodes
 from gpucost.whatif.flags import GPUS_PER_NODE, HOURS_PER_MONTH, node_price, round_money, total
 from gpucost.whatif.fleet import Fleet, Node, Pod, Price, Usage, Workload
-
-from .advice import COSTLY, NEEDS_WORK, NOT, RERUN, SAFE, Advice
-from .formulas import crossing, daly_interval, exact
-from .interruptions import Place, Rate
-from .market import Market, find_instance, read_price, read_rates
-from .moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
-from .parts import ENDLESS, SpotPart, SpotParts, parts_of, savings_by_rate
+from gpucost.whatif.spot.advice import COSTLY, NEEDS_WORK, NOT, RERUN, SAFE, Advice
+from gpucost.whatif.spot.formulas import crossing, daly_interval, exact
+from gpucost.whatif.spot.interruptions import Place, Rate
+from gpucost.whatif.spot.market import Market, find_instance, read_price, read_rates
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery, movable, rate_assumption
+from gpucost.whatif.spot.parts import ENDLESS, SpotPart, SpotParts, parts_of, savings_by_rate
 
 _ORDER = (SAFE, NEEDS_WORK, NOT)
 _STOPS = "√n times as often as one, n times at the high end: derived, as any of 4 was hit 1.1 to 2.0 times as often as one"

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from gpucost.catalog import facts
 from gpucost.records import frozen_dataclass
-
-from .formulas import bisected
+from gpucost.whatif.spot.formulas import bisected
 
 
 class Place(NamedTuple):

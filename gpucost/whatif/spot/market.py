@@ -14,8 +14,7 @@ from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.suggest import did_you_mean
 from gpucost.whatif.flags import PricePer, node_price
 from gpucost.whatif.fleet import UNPRICED, Node, NodeKey, Price, Row, price_steps
-
-from .interruptions import Evidence, Place, Rate, family_of, posterior, prior_rate
+from gpucost.whatif.spot.interruptions import Evidence, Place, Rate, family_of, posterior, prior_rate
 
 
 @frozen_dataclass

@@ -12,10 +12,9 @@ from gpucost.whatif.answer import Assumption
 from gpucost.whatif.avoidable import why_paid
 from gpucost.whatif.flags import START_MINUTES, START_SOURCE
 from gpucost.whatif.fleet import Node, Pod, Usage
-
-from .formulas import Work
-from .interruptions import Place, Rate
-from .market import Market
+from gpucost.whatif.spot.formulas import Work
+from gpucost.whatif.spot.interruptions import Place, Rate
+from gpucost.whatif.spot.market import Market
 
 
 @frozen_dataclass

@@ -14,11 +14,10 @@ from gpucost.whatif.avoidable import NOTHING
 from gpucost.whatif.cost import NO_TIME, fleet_costs
 from gpucost.whatif.flags import round_money, total
 from gpucost.whatif.fleet import Fleet, Workload
-
-from .advice import FREE, NOT, SERVING, Advice, suitability
-from .formulas import Work, exact
-from .interruptions import Rate
-from .moves import Moves, SpotOptions, SpotQuery
+from gpucost.whatif.spot.advice import FREE, NOT, SERVING, Advice, suitability
+from gpucost.whatif.spot.formulas import Work, exact
+from gpucost.whatif.spot.interruptions import Rate
+from gpucost.whatif.spot.moves import Moves, SpotOptions, SpotQuery
 
 # Above this factor of time, work practically never ends.
 ENDLESS = 1e3
