@@ -180,6 +180,19 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
     assert found(con, "SELECT count(DISTINCT series_id) FROM blocks") == [(1,)]
 
 
+def test_invalid_values_have_a_reason() -> None:
+    """Kueue reports an infinite limit of a queue without one."""
+    values = np.array([0.0, np.nan, 2147483632.0, np.inf, -np.inf, 1e300, 101.0])
+    expected: dict[tuple[str, Threshold | None], str] = {
+        ("m", None): "- nan sentinel out_of_range out_of_range - -",
+        ("kueue_cluster_queue_borrowing_limit", None): "- nan sentinel - out_of_range - -",
+        ("m", Threshold(5, 0, 100)): "- nan sentinel out_of_range out_of_range out_of_range out_of_range",
+    }
+    for (metric, limits), reasons in expected.items():
+        found = metrics.reasons_against(metric, values, limits)
+        assert " ".join("-" if at == metrics.NONE else metrics.REASONS[at] for at in found) == reasons
+
+
 def test_dropped_sample_counts_with_the_samples_that_it_represents(con: Con) -> None:
     """Nine NaN in all: the last one represents seven more."""
     ts_ms = np.array([T0, T0 + MINUTE, T0 + 9 * MINUTE])
