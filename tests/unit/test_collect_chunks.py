@@ -15,18 +15,12 @@ from hypothesis import strategies as st
 from gpucost.collect.base import TooMuch
 from gpucost.collect.prometheus import remote_read
 from gpucost.collect.prometheus.parse import Garbled
-from gpucost.collect.prometheus.remote_read import (
-    ChunkReader,
-    NotOffered,
-    checksums,
-    external_labels,
-    request,
-)
+from gpucost.collect.prometheus.remote_read import ChunkReader, NotOffered, external_labels, request
 from gpucost.config.model import PrometheusSource
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
-from tests.chunk_files import STALE, STREAMED, Sample, chunk, crc32c, frame, number, series, text, varint
+from tests.chunk_files import STALE, STREAMED, Sample, chunk, frame, number, series, text, varint
 from tests.unit.fake_server import FULL, NAMES, T0, Fake, Question, Reply, blocks, collect, query
 
 H = MS_PER_HOUR
@@ -233,15 +227,6 @@ def test_unknown_encodings_and_large_answers_are_refused(monkeypatch: pytest.Mon
     assert len(read(body(many, many), most=100).ts_ms) == 100
     with pytest.raises(TooMuch, match="too many samples"):
         read(body(many, many), most=99)
-
-
-def test_checksums_match_known_ones() -> None:
-    known = {b"123456789": 0xE3069283, bytes(32): 0x8A9136AA, b"\xff" * 32: 0x62A8AB43}
-    assert checksums(list(known)).tolist() == list(known.values())
-    texts = [
-        bytes((at * 7 + n) % 256 for n in range(at)) for at in (4, 5, 7, 8, 9, 63, 64, 65, 1000, 1024, 1025)
-    ]
-    assert checksums(texts).tolist() == list(map(crc32c, texts))
 
 
 def test_request_has_time_and_matchers() -> None:

@@ -1,10 +1,11 @@
 """Collect counters and gauges of work from a server with Prometheus' HTTP API."""
 
+from __future__ import annotations
+
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from duckdb import DuckDBPyConnection
 
 from gpucost.collect.base import Collector, CollectResult, Progress, SourceFinding, TooMuch, period_of
 from gpucost.collect.progress.mappings import mappings, ready_made, selector, series_of
@@ -18,6 +19,9 @@ from gpucost.store.connection import Store
 from gpucost.store.metrics import LoadResult, MetricSamples, ReadAnswer
 from gpucost.store.progress import ProgressBatch, load_values
 from gpucost.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 class ProgressCollector(Collector[list[tuple["UnitSettings", ReadAnswer]]]):

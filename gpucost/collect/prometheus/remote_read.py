@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 import struct
-from functools import cache, lru_cache
+from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
+import google_crc32c
 import numpy as np
 
 from gpucost.collect.base import TooMuch
@@ -21,7 +22,7 @@ from gpucost.collect.prometheus.hours import Kept
 from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Garbled
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
-from gpucost.records import frozen_dataclass, grouped
+from gpucost.records import frozen_dataclass
 from gpucost.store.metrics import NONE, Labels, ReadAnswer, alike, reasons_against, spread
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from gpucost.collect.prometheus.parse import Flags, Floats, Integers
     from gpucost.config.model import PrometheusSource
 
-    Checksums = NDArray[np.uint32]
     Int32s = NDArray[np.int32]
 
 HEADERS = {
@@ -119,53 +119,6 @@ def _uncompressed(data: bytes) -> bytes:
     """Data in snappy's format, as literals."""
     parts = [data[at : at + 65_536] for at in range(0, len(data), 65_536)]
     return _varint(len(data)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)
-
-
-# Check an answer.
-
-_POLYNOMIAL = np.uint32(0x82F63B78)
-
-
-@cache
-def _after_zeros(power: int) -> Checksums:
-    """The checksums after 2^`power` zero bytes (4 or more), by the lower and the upper half of the ones before."""
-    images = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    if power > 2:
-        images = _append_zeros(_append_zeros(images, power - 1), power - 1)
-    else:
-        for _ in range(32):
-            images = images >> np.uint32(1) ^ (images & np.uint32(1)) * _POLYNOMIAL
-    tables = np.zeros((2, 1), np.uint32)
-    for image in images.reshape(2, 16).T:
-        tables = np.concatenate((tables, tables ^ image[:, None]), axis=1)
-    return tables
-
-
-def _append_zeros(checksums: Checksums, power: int) -> Checksums:
-    lower, upper = _after_zeros(power)
-    found: Checksums = lower[checksums & np.uint32(0xFFFF)] ^ upper[checksums >> np.uint32(16)]
-    return found
-
-
-def checksums(texts: Sequence[bytes]) -> Checksums:
-    """The CRC-32C of each text of four or more bytes.
-
-    A checksum is linear: AB has the checksum of A followed by zeros in place of B, XOR the checksum of B. So
-    neighboring words are joined to longer and longer ones, in all texts of similar length together. Zeros before a
-    text change nothing. The first four bytes and the result are inverted.
-    """
-    found = np.zeros(len(texts), np.uint32)
-    by_size = grouped((max(2, (len(text) - 1).bit_length()), at) for at, text in enumerate(texts))
-    for power, places in by_size.items():
-        padded = bytearray().join(texts[at].rjust(1 << power, b"\0") for at in places)
-        octets = np.frombuffer(padded, np.uint8).reshape(len(places), -1)
-        first = np.array([(1 << power) - len(texts[at]) for at in places])
-        octets[np.arange(len(places))[:, None], first[:, None] + np.arange(4)] ^= 0xFF
-        words = octets.view("<u4").astype(np.uint32, copy=False)
-        for size in range(2, power):
-            words = _append_zeros(words[:, ::2], size) ^ words[:, 1::2]
-        found[places] = ~_append_zeros(words[:, 0], 2)
-    return found
 
 
 # Read an answer.
@@ -314,22 +267,21 @@ class ChunkReader:
 
 
 def _frames(data: bytes) -> tuple[Integers, Integers]:
-    """First byte and end of each frame's message, after a check of all checksums."""
-    starts, ends, expected, at = [], [], [], 0
-    while at < len(data):
+    """First byte and end of each frame's message, after a check of its checksum."""
+    starts, ends, end = [], [], 0
+    while end < len(data):
         try:
-            size, at = _read_varint(data, at)
+            size, at = _read_varint(data, end)
         except IndexError:
-            size = len(data)
-        expected.append(data[at : at + 4])
-        starts.append(at + 4)
-        at += 4 + size
-        ends.append(at)
-        if size < 4 or at > len(data):
+            size, at = 0, end
+        start = at + 4
+        end = start + size
+        if size < 4 or end > len(data):
             raise Garbled("the answer ends in the middle of a frame")
-    found = checksums([data[slice(*span)] for span in zip(starts, ends, strict=True)])
-    if found.astype(">u4").tobytes() != b"".join(expected):
-        raise Garbled("the answer contains a wrong checksum")
+        if google_crc32c.value(data[start:end]) != int.from_bytes(data[at:start]):
+            raise Garbled("the answer contains a wrong checksum")
+        starts.append(start)
+        ends.append(end)
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
