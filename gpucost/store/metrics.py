@@ -48,7 +48,7 @@ class Samples(NamedTuple):
 
 def begins(*columns: NDArray[Any]) -> Bools:
     """Marks the first element, and each that differs in any column from the previous one."""
-    begins = np.zeros(len(columns[0]), dtype=np.bool_)
+    begins = np.zeros(len(columns[0]), np.bool_)
     begins[:1] = True
     for column in columns:
         begins[1:] |= column[1:] != column[:-1]
@@ -61,12 +61,18 @@ def spread(first: Int64s, count: Int64s) -> tuple[Int64s, Int64s]:
     return number, first[number] + np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
 
 
-def alike(*columns: NDArray[Any]) -> Int64s:
-    """The number of each row among the different rows."""
+def alike(series: Int32s, ts_ms: Int64s, weights: Int32s, target: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The hours of series: first sample, end, and a number that hours with equal scrapes share.
+
+    Series of a `target` with as many samples from the same first to the same last one have the same distances.
+    """
+    starts = np.flatnonzero(begins(series, ts_ms // MS_PER_HOUR))
+    ends = np.append(starts, len(ts_ms))[1:]
+    columns = np.add.reduceat(weights, starts), ts_ms[ends - 1], ts_ms[starts], target[series[starts]]
     order = np.lexsort(columns)
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(begins(*(column[order] for column in columns))) - 1
-    return number
+    return starts, ends, number
 
 
 def ordered(parts: Sequence[Samples]) -> Samples:
@@ -228,11 +234,11 @@ def identify(
     """
     seen = np.concatenate([valid.seen for valid in answers] or [np.empty(0, np.bool_)])
     labels = list(compress(chain.from_iterable(valid.answer.series for valid in answers), seen))
-    hashes = np.array([series_key(window.source, series) for series in labels], dtype=np.uint64)
+    hashes = np.array([series_key(window.source, series) for series in labels], np.uint64)
     keys, first, places = np.unique(hashes, return_index=True, return_inverse=True)
     with sqlfiles.frames(con, wanted_keys={"key": keys, "position": np.arange(len(keys))}):
         rows = con.execute(_SERIES_KNOWN).fetchnumpy()
-    numbers = np.full(len(keys), NONE, dtype=np.int32)
+    numbers = np.full(len(keys), NONE, np.int32)
     numbers[np.asarray(rows["position"])] = np.asarray(rows["series_id"])
     missing = np.flatnonzero(numbers == NONE)
     missing = missing[np.argsort(first[missing])]  # numbered in order of appearance
@@ -249,7 +255,7 @@ def identify(
         }
         with sqlfiles.frames(con, new_series=new_series):
             con.execute(_SERIES_INSERT, {"source": window.source})
-    found = np.full(len(seen), NONE, dtype=np.int32)
+    found = np.full(len(seen), NONE, np.int32)
     found[seen] = numbers[places]
     ends = np.cumsum([len(valid.seen) for valid in answers])
     return np.split(found, ends)[:-1], len(missing)
@@ -347,22 +353,19 @@ WHEN NOT MATCHED THEN INSERT VALUES ($source, w.cluster, w.job, w.instance, w.ho
 def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) -> None:
     """Write the lower median of the distances between samples, per scrape target and hour.
 
-    Series of a target with as many samples from the same first to the same last one have the same distances; the
-    series with the fewest samples left out has them.
+    Series with equal scrapes have the distances of the one with the fewest samples left out.
     """
     series_id, ts_ms, _, _, left_out = samples
-    hour = ts_ms // MS_PER_HOUR
-    starts = np.flatnonzero(begins(series_id, hour))
-    ends = np.append(starts[1:], len(ts_ms))
-    numbers, first = series_id[starts], hour.min()
     clusters = {"cluster_label": window.cluster_label, "default_cluster": window.default_cluster}
-    with sqlfiles.frames(con, window_series={"series_id": np.unique(numbers)}):
+    with sqlfiles.frames(con, window_series={"series_id": np.unique(series_id)}):
         rows = con.execute(_TARGETS, clusters).fetchnumpy()
-    places = np.searchsorted(np.asarray(rows["series_id"]), numbers)
-    targets, target = np.unique(np.asarray(rows["target"], dtype=np.int64)[places], return_inverse=True)
+    target = np.zeros(series_id.max() + 1, np.int64)
+    target[rows["series_id"]] = rows["target"]
+    starts, ends, kind = alike(series_id, ts_ms, left_out + 1, target)
+    hour = ts_ms[starts] // MS_PER_HOUR
+    first = hour.min()
     hours = hour.max() - first + 1
-    group = target * hours + hour[starts] - first
-    kind = alike(np.add.reduceat(left_out + 1, starts), ts_ms[ends - 1], ts_ms[starts], target)
+    group = target[series_id[starts]] * hours + hour - first
     # the row of each kind with the most samples
     order = np.lexsort((ends - starts, kind))
     fullest = order[np.append(np.diff(kind[order]) > 0, True)]
@@ -371,7 +374,7 @@ def _load_gaps(con: DuckDBPyConnection, samples: Samples, window: SampleWindow) 
     groups, medians = lower_medians(
         group[fullest][number], (ts_ms[row] - ts_ms[row - 1]) // times, times * np.bincount(kind)[number]
     )
-    gaps = {"series_id": targets[groups // hours], "hour": groups % hours + first, "gap_ms": medians}
+    gaps = {"series_id": groups // hours, "hour": groups % hours + first, "gap_ms": medians}
     with sqlfiles.frames(con, window_gaps=gaps):
         con.execute(_GAPS, {"source": window.source, **clusters})
 
@@ -554,6 +557,18 @@ def _by_metric(answer: ReadAnswer) -> Iterator[tuple[str, ReadAnswer]]:
         yield metric, answer if len(metrics) == 1 else answer.only(codes[answer.series_index] == code)
 
 
+def reasons_against(metric: str, values: Floats, limits: Threshold | None = None) -> NDArray[np.int8]:
+    """The place in REASONS of each invalid value; NONE for valid values. States have no `limits`."""
+    _, lowest, highest = limits or (0, _LOWEST, np.inf if metric in UNLIMITED else -_LOWEST)
+    reasons = np.full(len(values), NONE, np.int8)
+    # passes nearly every answer in one step; only the rest is examined
+    suspect = np.flatnonzero(~((values >= lowest) & (values <= min(highest, SENTINELS[0] - 1))))
+    rest = values[suspect]
+    outside = (rest < lowest) | (rest > highest)
+    reasons[suspect] = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], NONE)
+    return reasons
+
+
 class Valid(NamedTuple):
     """The valid samples of a metric's answer; `seen` marks series with any sample in the window."""
 
@@ -570,26 +585,13 @@ def _valid(
     The others are added to `dropped`, by metric, epoch hour and reason.
     """
     answer = answer.only((answer.ts_ms >= window.from_ms) & (answer.ts_ms < window.to_ms))
-    seen = np.zeros(len(answer.series), dtype=np.bool_)
+    seen = np.zeros(len(answer.series), np.bool_)
     seen[answer.series_index] = True
-    _, lowest, highest = window.activity.get(metric, Threshold(np.nan, -np.inf, np.inf))
-    values = answer.values
-    with np.errstate(invalid="ignore"):
-        # passes nearly every answer in one step; only the rest is examined
-        suspect = np.flatnonzero(
-            ~((values >= max(lowest, _LOWEST)) & (values <= min(highest, SENTINELS[0] - 1)))
-        )
-        rest = values[suspect]
-        outside = (rest < lowest) | (rest > highest) | np.isinf(rest)
-    if metric in UNLIMITED:
-        outside &= ~np.isposinf(rest)
-    reasons = np.select([np.isnan(rest), np.isin(rest, SENTINELS), outside], [0, 1, 2], -1)
-    wrong = suspect[reasons >= 0]
+    reasons = reasons_against(metric, answer.values, window.activity.get(metric))
+    wrong = reasons != NONE
     hours = answer.ts_ms[wrong] // MS_PER_HOUR
-    keys, number = np.unique(hours * len(REASONS) + reasons[reasons >= 0], return_inverse=True)
+    keys, number = np.unique(hours * len(REASONS) + reasons[wrong], return_inverse=True)
     counts = np.bincount(number, answer.weights[wrong], len(keys)).astype(np.int64)
     for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
         dropped[metric, key // len(REASONS), REASONS[key % len(REASONS)]] += count
-    keep = np.ones(len(values), dtype=np.bool_)
-    keep[wrong] = False
-    return Valid(metric, answer.only(keep), seen)
+    return Valid(metric, answer.only(~wrong), seen)

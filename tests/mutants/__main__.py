@@ -163,6 +163,9 @@ def chosen(arguments: argparse.Namespace) -> list[Broken]:
         named = [one for one in everything if arguments.only in one.name]
         return [one for one in hand if arguments.only in one.name] + [by_rule([one]) for one in named]
     if not arguments.new:
+        # the line of a mutant by rule has changed since
+        for name in caught.keys() - {one.name for one in hand} - {one.name for one in everything}:
+            print(f"caught_by.txt names no mutant: {name}")
         return hand + [by_rule([one]) for one in everything if one.name in caught]
     guarded = {one.path.relative_to(ROOT).as_posix() for one in hand} | {
         one.file for one in everything if one.name in caught

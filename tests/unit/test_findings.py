@@ -23,6 +23,7 @@ from gpucost.questions.findings.kinds import (
     Freed,
     WhatIfQuery,
     WhatIfResult,
+    _on_shared_nodes,
     answered,
     open_hours,
     patches,
@@ -52,6 +53,23 @@ def test_names_match_globs_and_commands_are_quoted_for_a_shell() -> None:
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
     span = "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z"
     assert savings.period_words(Config(), week) == tuple(span.split())
+
+
+def test_workloads_that_share_a_node_are_one_group() -> None:
+    """Also by a third workload on both nodes, and only in one cluster."""
+    places = {
+        "a": ("c", "n1"),
+        "b": ("c", "n2"),
+        "d": ("d", "n1"),
+        "both": ("c", "n2 n1"),
+        "alone": ("c", "n3"),
+    }
+    rows = [
+        {"workload": name, "cluster": cluster, "nodes": nodes.split()}
+        for name, (cluster, nodes) in places.items()
+    ]
+    groups = [[row["workload"] for row in group] for group in _on_shared_nodes(rows)]
+    assert groups == [["d"], ["b", "a", "both"], ["alone"]]
 
 
 def _candidate(

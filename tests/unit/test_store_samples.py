@@ -180,6 +180,29 @@ def test_impossible_values_are_dropped_and_counted(con: Con) -> None:
     assert found(con, "SELECT count(DISTINCT series_id) FROM blocks") == [(1,)]
 
 
+def test_invalid_values_have_a_reason() -> None:
+    """Kueue reports an infinite limit of a queue without one."""
+    values = np.array([0.0, np.nan, 2147483632.0, np.inf, -np.inf, 1e300, 101.0])
+    expected: dict[tuple[str, Threshold | None], str] = {
+        ("m", None): "- nan sentinel out_of_range out_of_range - -",
+        ("kueue_cluster_queue_borrowing_limit", None): "- nan sentinel - out_of_range - -",
+        ("m", Threshold(5, 0, 100)): "- nan sentinel out_of_range out_of_range out_of_range out_of_range",
+    }
+    for (metric, limits), reasons in expected.items():
+        found = metrics.reasons_against(metric, values, limits)
+        assert " ".join("-" if at == metrics.NONE else metrics.REASONS[at] for at in found) == reasons
+
+
+def test_dropped_sample_counts_with_the_samples_that_it_represents(con: Con) -> None:
+    """Nine NaN in all: the last one represents seven more."""
+    ts_ms = np.array([T0, T0 + MINUTE, T0 + 9 * MINUTE])
+    values, left_out = np.array([1.0, np.nan, np.nan]), np.array([0, 0, 7], np.int32)
+    answer = ReadAnswer([NODE], np.zeros(3, np.int32), ts_ms, values, left_out=left_out)
+    window = SampleWindow("p", 1, T0, T0 + MS_PER_HOUR, "cluster", "home", {}, [answer])
+    result = load_window(con, window)
+    assert (result.rows, result.dropped) == (1, {("kube_node_info", "nan"): 9})
+
+
 def test_state_is_one_row_until_it_changes_or_stops(con: Con) -> None:
     minutes = ((0, 1.0), (10, 1.0), (21, 1.0), (22, 0.0))
     load(con, (NODE, [(T0 + minute * MINUTE, value) for minute, value in minutes]))

@@ -1,5 +1,7 @@
 """Load billing exports: find files, detect formats, read, map, and replace earlier versions in the store."""
 
+from __future__ import annotations
+
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,9 +11,7 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
-from typing import Literal
-
-from duckdb import DuckDBPyConnection, Statement
+from typing import TYPE_CHECKING, Literal
 
 from gpucost import disk, engine
 from gpucost.catalog import load_catalog
@@ -27,6 +27,9 @@ from gpucost.store import bill_files, bill_rules, charges, sqlfiles
 from gpucost.store.bill_files import RawFile, Staged
 from gpucost.store.charges import BillLoad, BillResult
 from gpucost.store.connection import Store
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, Statement
 
 # The mapped rows with optional columns, null by default: the columns of bill_rows, `format` if content does
 # not distinguish formats, and `issuer` of invoices if it is not the provider.

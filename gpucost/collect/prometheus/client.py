@@ -170,11 +170,19 @@ class PrometheusClient:
         return self._retried(read, path)
 
     def read_chunks(
-        self, metric: str, request: bytes, span: Span, external: frozenset[tuple[str, str]], *, is_state: bool
+        self,
+        metric: str,
+        request: bytes,
+        span: Span,
+        external: frozenset[tuple[str, str]],
+        *,
+        is_state: bool,
+        **limits: int,
     ) -> ReadAnswer:
         """The samples of a metric in [from, to), by remote read; without the samples of a state that change nothing.
 
-        `external`: the labels that the server adds. Raises NotOffered, TooMuch, SourceError or SourceUnavailable.
+        `external`: the labels that the server adds; `limits`: fields of Retries. Raises NotOffered, TooMuch,
+        SourceError or SourceUnavailable.
         """
         reader = ChunkReader(self._source, metric, span, self._most_samples, is_state, external)
         limit = min(self._source.max_response_mib << 20, SAMPLE_BYTES * self._most_samples)
@@ -188,7 +196,7 @@ class PrometheusClient:
                     raise NotOffered(f"{self._source.url} does not stream chunks")
                 return reader.answer(b"".join(self._pieces(response, limit)))
 
-        return self._retried(read, "read")
+        return self._retried(read, "read", **limits)
 
     def external_labels(self) -> dict[str, str] | None:
         """The labels that Prometheus adds to remote read; None if its settings cannot be read."""
@@ -300,15 +308,16 @@ class PrometheusClient:
             raise self._refused(response, path)
         return response
 
-    def _retried(self, read: Callable[[], _T], path: str = "query") -> _T:
-        guarded, limits = partial(self._guarded, read, path), asdict(self._retries)
+    def _retried(self, read: Callable[[], _T], path: str = "query", **limits: int) -> _T:
+        """The answer of `read`; `limits` replace fields of this client's Retries."""
+        guarded, limits = partial(self._guarded, read, path), asdict(self._retries) | limits
         try:
             # Closing the client ends a pause.
             return http.retry(guarded, longest_wait=_LONGEST_RETRY_AFTER, stop=self._stop, **limits)
         except Down as error:
             raise SourceUnavailable(error.message, error.fix) from None
         except http.TransientError as error:
-            raise SourceError(f"{error.message} (tried {self._retries.attempts} times)", error.fix) from None
+            raise SourceError(f"{error.message} (tried {limits['attempts']} times)", error.fix) from None
 
     def _guarded(self, read: Callable[[], _T], path: str) -> _T:
         """Translate errors of requests, PrometheusConnect and the parser."""

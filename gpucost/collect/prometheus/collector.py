@@ -246,7 +246,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         """Whether the server offers remote read, without labels that cannot be removed."""
         source = self._server.url
         try:
-            self._read(Selector("gpucost_probe"), "gpucost_probe", (span[1] - 1, span[1]))
+            self._read(Selector("gpucost_probe"), "gpucost_probe", (span[1] - 1, span[1]), attempts=2)
         except SourceError as error:
             _log.debug("%s: remote read is not used: %s", source, error.message)
             return False
@@ -264,11 +264,13 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         self._external = frozenset(labels.items())
         return True
 
-    def _read(self, selector: Selector, name: str, span: Span) -> ReadAnswer:
+    def _read(self, selector: Selector, name: str, span: Span, **limits: int) -> ReadAnswer:
         """The samples of a metric, by remote read."""
         is_state = selector.metric not in self._thresholds
         body = request(name, selector.matchers, span)
-        return self._client.read_chunks(selector.metric, body, span, self._external, is_state=is_state)
+        return self._client.read_chunks(
+            selector.metric, body, span, self._external, is_state=is_state, **limits
+        )
 
     def fetch(self, span: Span) -> list[ReadAnswer]:
         """All samples of one window; without remote read constant series by hour, other series raw."""

@@ -23,7 +23,7 @@ from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEI
 from gpucost.errors import SourceError
 from gpucost.periods import MS_PER_HOUR, Span
 from gpucost.records import frozen_dataclass
-from gpucost.store.metrics import Labels, ReadAnswer, alike, begins, spread
+from gpucost.store.metrics import NONE, Labels, ReadAnswer, alike, reasons_against, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ STREAMED = "application/x-streamed-protobuf"
 
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)("(?:[^"\\]|\\.)*")')
 _EQUAL, _NOT_EQUAL, _MATCHES, _MATCHES_NOT = range(4)
-_OPERATORS = {"!=": _NOT_EQUAL, "=~": _MATCHES, "!~": _MATCHES_NOT}
+_OPERATORS = {"=": _MATCHES, "!=": _NOT_EQUAL, "=~": _MATCHES, "!~": _MATCHES_NOT}
 _STREAMED_XOR_CHUNKS = 1
 _XOR = 1
 # Prometheus ends a series with this NaN; queries leave it out.
@@ -79,14 +79,19 @@ def external_labels(settings: str) -> dict[str, str] | None:
 
 
 def request(name: str, matchers: Sequence[str], span: Span) -> bytes:
-    """The body of a request for chunks of a metric in [from, to). `matchers` are PromQL, with JSON's strings."""
+    """The body of a request for chunks of a metric in [from, to).
+
+    `matchers` are PromQL, with JSON's strings. Raises NotOffered for another matcher.
+    """
     found = [(_EQUAL, "__name__", name)]
-    for label, operator, text in _MATCHER.findall(",".join(matchers)):
+    for matcher in matchers:
+        parsed = _MATCHER.fullmatch(matcher)
+        if parsed is None:
+            raise NotOffered(f"remote read cannot send the matcher {matcher}")
+        label, operator, text = parsed.groups()
         value = json.loads(text)
         # Prometheus ignores a matcher that is equal to its external label; a missing one is equal to "".
-        found.append(
-            (_MATCHES, label, re.escape(value)) if operator == "=" else (_OPERATORS[operator], label, value)
-        )
+        found.append((_OPERATORS[operator], label, re.escape(value) if operator == "=" else value))
     query = _number(1, span[0]) + _number(2, span[1] - 1)
     for kind, label, value in found:
         query += _text(3, _number(1, kind) + _text(2, label.encode()) + _text(3, value.encode()))
@@ -197,13 +202,12 @@ class ChunkReader:
         first, after = _chunks(bits, first[is_chunk][order], after[is_chunk][order])
         if self.is_state:
             return self._states(series, owner, decode(bits, first, after, self.most_samples, is_shared=True))
-        parts = [NO_SAMPLES]
+        parts, most = [NO_SAMPLES], self.most_samples
         for at in range(0, len(owner), _PART_CHUNKS):
             part = slice(at, at + _PART_CHUNKS)
-            chunks = decode(bits, first[part], after[part], self.most_samples, is_shared=False)
+            chunks = decode(bits, first[part], after[part], most, is_shared=False)
             parts.append(self._raw(owner[part].astype(np.int32), chunks))
-            if sum(len(index) for index, _, _ in parts) > self.most_samples:
-                raise TooMuch(f"the answer contains more than {self.most_samples:,} samples")
+            most -= len(parts[-1][0])
         index, ts_ms, values = map(np.concatenate, zip(*parts, strict=True))
         return ReadAnswer(series, index, ts_ms, values)
 
@@ -244,24 +248,18 @@ class ChunkReader:
         if not kept.has_uneven:
             return answer
         has_runs = np.zeros(len(pattern), np.int64)
-        has_runs[of_sample[self._is_first(answer)]] = 1
+        # The store leaves invalid samples out: then their series has scrapes of its own.
+        is_valid = reasons_against(self.metric, answer.values) == NONE
+        has_runs[of_sample[is_valid][self._is_first(answer.only(is_valid))]] = 1
         return expanded(kept, pattern + has_runs * (len(bounds) - 1))[1]
 
     def _is_first(self, answer: ReadAnswer) -> Flags:
-        """Whether a sample's series is the first of the series with equal scrapes in that hour.
-
-        They belong to one target, and have as many samples from the same first to the same last one.
-        """
-        starts = np.flatnonzero(begins(answer.series_index, answer.ts_ms // MS_PER_HOUR))
-        ends = np.append(starts[1:], len(answer.ts_ms))
+        """Whether a sample's series is the first of the series with equal scrapes in that hour."""
         names = self.source.cluster_label, "job", "instance"
         targets: dict[tuple[str | None, ...], int] = {}
         target = [targets.setdefault(tuple(map(labels.get, names)), len(targets)) for labels in answer.series]
-        kind = alike(
-            np.add.reduceat(answer.weights, starts),
-            answer.ts_ms[ends - 1],
-            answer.ts_ms[starts],
-            np.array(target, np.int64)[answer.series_index[starts]],
+        starts, ends, kind = alike(
+            answer.series_index, answer.ts_ms, answer.weights, np.array(target, np.int64)
         )
         is_first = np.zeros(len(starts), np.bool_)
         is_first[np.unique(kind, return_index=True)[1]] = True

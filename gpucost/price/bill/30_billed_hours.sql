@@ -5,14 +5,14 @@ CREATE OR REPLACE TEMP VIEW machine_charges AS
 SELECT d.bill, r.machine, r.currency, r.from_ms, r.to_ms, d.provider_number, d.account_number, d.region_number, d.type_number, d.system_number, d.tenancy_number,
     d.reservation_number, d.is_spot AND NOT r.is_rider AS is_spot, d.is_block AND NOT r.is_rider AS is_block, d.is_reserved AND NOT r.is_rider AS is_reserved,
     -- a correction of the price repeats the hours, or has none; a correction that takes hours back has negative ones
-    CASE WHEN NOT r.is_correction THEN r.instance_hours END AS told_hours, CASE WHEN r.is_correction THEN r.instance_hours END AS corrected_hours,
+    CASE WHEN NOT r.is_correction THEN r.instance_hours END AS reported_hours, CASE WHEN r.is_correction THEN r.instance_hours END AS corrected_hours,
     corrected_hours AS least_hours, r.effective_cost AS cost, r.discount_cost, CASE WHEN NOT r.is_rider THEN r.effective_cost - r.discount_cost END AS charged_cost,
     d.rate_id, r.is_correction AS is_correction_only, r.lacks_cost, r.is_free
 FROM billed_rows AS r JOIN billed_details AS d USING (detail);
 
 CREATE OR REPLACE TEMP TABLE billed_parts AS
 SELECT bill, machine, currency, from_ms, to_ms, min(COLUMNS('_number')), bool_or(COLUMNS('is_(spot|block|reserved|free)|lacks_cost')),
-    bool_and(is_correction_only) AS is_correction_only, sum(COLUMNS('(told|corrected)_hours|^cost|(discount|charged)_cost')), min(least_hours) AS least_hours,
+    bool_and(is_correction_only) AS is_correction_only, sum(COLUMNS('(reported|corrected)_hours|^cost|(discount|charged)_cost')), min(least_hours) AS least_hours,
     min(rate_id) AS rate_id, max(rate_id) AS last_rate_id
 FROM machine_charges
 SEMI JOIN (SELECT machine, from_ms FROM billed_rows GROUP BY machine, from_ms HAVING count(*) > 1) AS several USING (machine, from_ms)
@@ -25,7 +25,7 @@ WITH charged AS (
     FROM machine_charges ANTI JOIN billed_parts USING (machine, from_ms)
     UNION ALL BY NAME
     SELECT machine, currency, from_ms, to_ms, min(COLUMNS('_number')), bool_or(COLUMNS('is_(spot|block|reserved|free)|lacks_cost')),
-        bool_and(is_correction_only) AS is_correction_only, sum(COLUMNS('(told|corrected)_hours|^cost|charged_cost')), min(least_hours) AS least_hours,
+        bool_and(is_correction_only) AS is_correction_only, sum(COLUMNS('(reported|corrected)_hours|^cost|charged_cost')), min(least_hours) AS least_hours,
         -- the hours are in one bill only: the first that does not only correct them
         min(bill) AS first_bill, min(bill) FILTER (NOT is_correction_only) AS own_bill
     FROM billed_parts
@@ -34,7 +34,7 @@ WITH charged AS (
 summed AS (
     SELECT * REPLACE (CASE WHEN NOT is_spot THEN reservation_number END AS reservation_number),
         CASE WHEN is_spot THEN 'spot' WHEN is_block THEN 'capacity_block' WHEN is_reserved THEN 'reserved' ELSE 'on_demand' END AS capacity_type,
-        coalesce(told_hours, 0) + CASE WHEN coalesce(least_hours < 0, false) OR is_correction_only THEN coalesce(corrected_hours, 0) ELSE 0 END AS hours,
+        coalesce(reported_hours, 0) + CASE WHEN coalesce(least_hours < 0, false) OR is_correction_only THEN coalesce(corrected_hours, 0) ELSE 0 END AS hours,
         lacks_cost OR is_free AND charged_cost = 0 AS is_unexplained
     FROM charged
 ),

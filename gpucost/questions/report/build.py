@@ -81,7 +81,7 @@ def workload_tables(
     )
     counts: dict[str | None, int] = {None: value(con, _COMBINATIONS)}
     of_team = grouped((row.keys["team"], row) for row in view.rows if row.kind in _OF_TEAMS)
-    parts = {None: view} | {team: replace(of, rows=tuple(of_team[team])) for team, of in teams.items()}
+    parts = {None: view} | {team: replace(part, rows=tuple(of_team[team])) for team, part in teams.items()}
     return {
         team: _shortened(
             cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared),
