@@ -82,7 +82,7 @@ def _measured(
     cost.cpu_seconds += time.process_time() - began_cpu
     # statements that write return the number of rows
     if [column[0] for column in result.description or []] == ["Count"]:
-        cost.rows = (cost.rows or 0) + sum(count for (count,) in result.fetchall())
+        cost.rows = (cost.rows or 0) + result.fetchall()[0][0]
     return result
 
 
@@ -164,7 +164,7 @@ def run_stage(
     """
     statements = text(package, name)
     filled = {} if filled is None else filled
-    if not has_input(con, _HEADER.findall(statements)[0], filled):
+    if not has_input(con, next(_HEADER.finditer(statements))[0], filled):
         return con
     values = dict(params) if params else None
     announce(_DOING.get(package.removeprefix("gpucost.").partition(".")[0]))
