@@ -49,7 +49,7 @@ class CommandTable(UserDict[str, Any]):
 
 
 class TextParams:
-    """A command whose parameters stay texts during shell completion, because parsing them takes the most time."""
+    """A command that parses only options with values, and none during shell completion: parsing takes the most time."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -64,14 +64,15 @@ class TextParams:
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        if ctx.resilient_parsing:
-            for param in params:
-                vars(param)["process_value"] = partial(_as_typed, param)
+        for param in params:
+            vars(param)["process_value"] = partial(_as_typed, param)
         return params
 
 
 def _as_typed(param: Any, ctx: Any, value: Any) -> Any:
-    return value if ctx.resilient_parsing else type(param).process_value(param, ctx, value)
+    # typer would make a validator for every option, even without a value
+    is_unused = value is None and not param.required
+    return value if is_unused or ctx.resilient_parsing else type(param).process_value(param, ctx, value)
 
 
 class NamedContext(TyperCommand.context_class):  # type: ignore[misc,valid-type]

@@ -215,7 +215,7 @@ RowFormatOption = Annotated[
 
 
 @mixin_dataclass
-class RowsCall(TargetOption, Call):
+class RowsCall(TargetCall):
     """A command that answers in rows."""
 
     format: RowFormatOption = None  # type: ignore[assignment]
@@ -311,7 +311,7 @@ def _profile() -> Iterator[None]:
 
 
 @contextmanager
-def handle_errors(*, verbose: bool = False, quiet: bool = False) -> Iterator[None]:
+def handle_errors(*, verbose: bool, quiet: bool) -> Iterator[None]:
     """Turn an error in the block into one message and one fix on stderr, and its exit code.
 
     `verbose` prints the traceback of unexpected errors.

@@ -124,7 +124,7 @@ def made_folder(folder: Path, fix: str, mode: int = 0o777) -> Path:
     return folder
 
 
-def note(text: str = "", *, quiet: bool = False) -> None:
+def note(text: str, *, quiet: bool = False) -> None:
     """Print a note without secrets on stderr, unless `quiet`."""
     if quiet:
         return

@@ -250,7 +250,7 @@ def test_closed_pipe_exits_with_141(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
         "import typer\nfrom gpucost.cli.command import handle_errors\n"
-        "@handle_errors()\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
+        "@handle_errors(verbose=False, quiet=False)\ndef many() -> None:\n    for i in range(100_000): print(i)\n"
         "typer.run(many)\n"
     )
     with subprocess.Popen(

@@ -238,7 +238,7 @@ def test_logs_and_tracebacks_show_hidden_characters() -> None:
 import logging, typer
 from gpucost.cli.command import handle_errors
 try:
-    with handle_errors(verbose=True):
+    with handle_errors(verbose=True, quiet=False):
         logging.getLogger("urllib3").warning("%s", {HOSTILE!r})
         logging.getLogger("urllib3").error("failed", exc_info=ValueError({HOSTILE!r}))
         raise ValueError({HOSTILE!r})
