@@ -67,6 +67,11 @@ def test_errors_have_their_exit_code_and_message(
     assert run(raised) == (code, "data\n", printed)
 
 
+def test_missing_argument_is_wrong_usage() -> None:
+    result = CliRunner().invoke(app, ["explain", "team"])
+    assert (result.exit_code, "Missing argument 'NAME'." in result.stderr) == (2, True)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_full_disk_behind_stdout_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
