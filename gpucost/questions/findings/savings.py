@@ -71,6 +71,7 @@ class _Scenarios:
         name = name_of(period, config.tz)
 
         def read(con: DuckDBPyConnection) -> None:
+            con.execute("SET memory_limit = '500MB'")
             prepare(con, config, Query(period, name))
             load_activity(con, config.activity)
             load_devices(con, period)

@@ -18,7 +18,7 @@ heard AS NOT MATERIALIZED (
 -- a long interval has an hour that is idle for half of it or more: aggregates show whether a device or an hour can be part of one
 devices AS MATERIALIZED (
     SELECT hold, allocation_id, coalesce(quantile_disc(gap_ms, 0.5), 60000) AS usual_ms, coalesce(max(gap_ms), 60000) AS longest_ms,
-        max(idle_ms) >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS is_idle
+        least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS least_ms, max(idle_ms) >= least_ms AS is_idle
     FROM heard
     GROUP BY ALL
 ),
@@ -29,7 +29,7 @@ timed AS (
     FROM heard AS h JOIN devices AS d USING (hold)
     WHERE d.is_idle
     WINDOW near AS (PARTITION BY hold ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)
-    QUALIFY bool_or(idle_ms >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms) OVER near
+    QUALIFY bool_or(idle_ms >= least_ms) OVER near
 ),
 near AS (
     SELECT t.*, b.vals, b.offsets_ms, b.idle_threshold, first_ms >= held_from_ms AND last_ms < held_to_ms AS is_within
