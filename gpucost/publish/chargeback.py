@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -680,31 +680,28 @@ def write(
     `blocks` are for the pages of teams; key None is for the page of all teams and the index.
     """
     (folder / "teams").mkdir()
+    view = bundle.overview
     head, *lines = bundle.ledger.lines
     of_team = grouped(zip(bundle.ledger.teams, lines, strict=True))
     pages = {}
     for paid in manifest["teams"]:
         team = paid["team"]
-        file = paid["file"]
-        _report(folder / file, _stated(bundle.teams[team], bundle), [head, *of_team[team]], blocks[team])
-        pages[team] = f"{file}.html"
-    whole = _stated(bundle.overview, bundle)
-    _report(folder / "all-teams", whole, csv_lines(bundle.overview), blocks[None], pages)
-    _write_text(folder / "index.md", to_markdown(manifest, bundle.overview.coverage))
-    _write_text(
-        folder / "index.html",
-        to_html(
-            manifest, bundle.overview.coverage, [block for block in blocks[None] if not block.is_searched]
-        ),
-    )
+        _report(
+            folder / paid["file"], _stated(bundle.teams[team], bundle), [head, *of_team[team]], blocks[team]
+        )
+        pages[team] = f"{paid['file']}.html"
+    _report(folder / "all-teams", _stated(view, bundle), csv_lines(view), blocks[None], pages)
+    _write_lines(folder / "index.md", [to_markdown(manifest, view.coverage)])
+    shown = [block for block in blocks[None] if not block.is_searched]
+    _write_lines(folder / "index.html", [to_html(manifest, view.coverage, shown)])
     files = []
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            content = path.read_bytes()
-            name = path.relative_to(folder).as_posix()
-            files.append(to_dict(File(name, len(content), sha256(content).hexdigest())))
+            with path.open("rb") as content:  # may be too large to read at once
+                digest = file_digest(content, "sha256").hexdigest()
+            files.append(to_dict(File(path.relative_to(folder).as_posix(), path.stat().st_size, digest)))
     manifest["files"] = files
-    _write_text(folder / FILE, json_text(manifest))
+    _write_lines(folder / FILE, [json_text(manifest)])
     return manifest
 
 
@@ -726,14 +723,10 @@ def _report(
     pages: Mapping[str, str] | None = None,
 ) -> None:
     # the names of teams' files contain no dot
-    _write_text(stem.with_suffix(".md"), view.page())
-    _write_text(stem.with_suffix(".html"), html(view, blocks=blocks, pages=pages))
-    _write_text(stem.with_suffix(".json"), view.json())
+    _write_lines(stem.with_suffix(".md"), [view.page()])
+    _write_lines(stem.with_suffix(".html"), [html(view, blocks=blocks, pages=pages)])
+    _write_lines(stem.with_suffix(".json"), [view.json()])
     _write_lines(stem.with_suffix(".csv"), lines)
-
-
-def _write_text(path: Path, text: str) -> None:
-    _write_lines(path, [text])
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -813,17 +806,15 @@ def _swap(new: Path, target: Path) -> None:
     """
     if not target.exists():
         new.rename(target)
-        return
-    if _exchange(new, target):
-        return
-    aside = new.with_name(f"{new.name}-old")
-    target.rename(aside)
-    try:
-        new.rename(target)
-    except OSError:
-        aside.rename(target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+    elif not _exchange(new, target):
+        aside = new.with_name(f"{new.name}-old")
+        target.rename(aside)
+        try:
+            new.rename(target)
+        except OSError:
+            aside.rename(target)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> bool:

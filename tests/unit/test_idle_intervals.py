@@ -19,7 +19,8 @@ CREATE TABLE allocations AS
 SELECT 1::UBIGINT AS allocation_id, 'c' AS cluster, 'u' AS uid, 'nvidia_com_gpu' AS resource, 1 AS units, 1 AS gpus;
 CREATE TABLE blocks (
     series_id INTEGER, hour INTEGER, samples INTEGER, idle_samples INTEGER, idle_threshold DOUBLE, first_offset_ms INTEGER,
-    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER, last_value DOUBLE, vals DOUBLE[])"""
+    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER, last_value DOUBLE, vals DOUBLE[],
+    idle_ms INTEGER)"""
 
 # Minutes of a hold of six hours in which devices are idle, minutes without samples, and the intervals of an hour or more.
 CASES = columns("""
@@ -38,14 +39,14 @@ def spans(text: str) -> list[tuple[int, int]]:
     return [(int(begin), int(end)) for begin, _, end in (word.partition("-") for word in text.split())]
 
 
-@pytest.mark.parametrize("jitter_ms", [0, 300])
+@pytest.mark.parametrize(("jitter_ms", "has_sums"), [(0, False), (300, True), (300, False)])
 @pytest.mark.parametrize("case", CASES)
-def test_idle_intervals_of_an_hour_are_found_across_hours(case: str, jitter_ms: int) -> None:
+def test_idle_intervals_of_an_hour_are_found_across_hours(case: str, jitter_ms: int, has_sums: bool) -> None:
     idle, pauses, expected = CASES[case].split(";")
     with duckdb.connect() as con:
         con.execute(_TABLES)
         for number, device in enumerate(idle.split("|")):
-            _load(con, number, spans(device), spans(pauses), jitter_ms)
+            _load(con, number, spans(device), spans(pauses), jitter_ms, has_sums=has_sums)
         rows = sqlfiles.run(con, "activity_idle", {"at_least_ms": _HOUR * 1000}).fetchall()
     found = [(round(begin / 60_000), round(end / 60_000)) for _, _, begin, end in rows]
     assert found == spans(expected)
@@ -57,8 +58,10 @@ def _load(
     idle: Sequence[tuple[int, int]],
     pauses: Sequence[tuple[int, int]],
     jitter_ms: int,
+    *,
+    has_sums: bool,
 ) -> None:
-    """Load samples of each minute; with jitter, every other one is late."""
+    """Load samples of each minute; with jitter, every other one is late. Blocks of earlier loads have no sums."""
     con.execute(
         "INSERT INTO activity_devices VALUES (1, $1, $1::VARCHAR, 'activity', 0, $2)",
         [series, 6 * _HOUR * 1000],
@@ -68,10 +71,11 @@ def _load(
         there = list(several)
         offsets = [at % 60 * 60_000 + at % 2 * jitter_ms for at in there]
         values = [0.0 if any(begin <= at < end for begin, end in idle) else 50.0 for at in there]
-        gaps = sorted(later - at for at, later in pairwise(offsets))
+        lasts = [later - at for at, later in pairwise(offsets)]
+        gaps = sorted(lasts)
         is_even = len(set(gaps)) == 1
         con.execute(
-            "INSERT INTO blocks VALUES ($1, $2, $3, $4, 5, $5, $6, $7, $8, $9, $10, $11)",
+            "INSERT INTO blocks VALUES ($1, $2, $3, $4, 5, $5, $6, $7, $8, $9, $10, $11, $12)",
             [
                 series,
                 hour,
@@ -84,5 +88,8 @@ def _load(
                 offsets[-1],
                 values[-1],
                 values,
+                None
+                if is_even or not has_sums
+                else sum(last for value, last in zip(values, lasts, strict=False) if not value),
             ],
         )

@@ -86,17 +86,24 @@ def test_estimate_of_unallocated_gpus_counts_only_the_unbilled_part(tables: Tabl
     tables.run("publish/focus/10_charges", month="2026-10")
     tables.make(_API_SHARES)
     tables.add("nodes: node_id, cluster, node, instance_type, gpu_count", "1, 'c', 'n', 'p5', 8")
-    tables.hours(
-        _CELLS,
-        f"1, NULL, 'unallocated', NULL, 0, {HOUR}, 0, 16, 0, 4, 0, {8 * HOUR}, 0",
-        f"1, NULL, 'not_collected', NULL, {HOUR}, {2 * HOUR}, 0, 0, 16, 16, 0, 0, {8 * HOUR}",
+    tables.hours(_CELLS)
+    tables.add(
+        "cost_runs: node_id, kind, from_ms, to_ms, hours, gpu_ms, cost, estimated_cost",
+        f"1, 'unallocated', 0, {HOUR}, 1, {8 * HOUR}, 16, 4",
+        # two of its three hours are on the first day, one is on the second
+        f"1, 'not_collected', {22 * HOUR}, {23 * HOUR}, 3, {8 * HOUR}, 16, 16",
     )
     tables.run("publish/focus/20_holders")
     tables.run("publish/focus/40_splits")
-    tables.run("publish/focus/60_rows", month="2026-10", from_ms=0, to_ms=2 * HOUR, currency="USD")
+    tables.run("publish/focus/60_rows", month="2026-10", from_ms=0, to_ms=48 * HOUR, currency="USD")
     assert tables.rows(
-        "SELECT kind, gpu_hours, PricingQuantity, BilledCost, EffectiveCost, ListUnitPrice FROM focus_rows ORDER BY kind"
-    ) == [("not_collected", 8, 8, 0, 16, 2), ("unallocated", 2, 2, 0, 4, 2)]
+        "SELECT kind, gpu_hours, PricingQuantity, BilledCost, EffectiveCost, ListUnitPrice FROM focus_rows"
+        " ORDER BY kind, ChargePeriodStart"
+    ) == [
+        ("not_collected", 16, 16, 0, 32, 2),
+        ("not_collected", 8, 8, 0, 16, 2),
+        ("unallocated", 2, 2, 0, 4, 2),
+    ]
 
 
 def test_metrics_after_the_month_do_not_change_the_seal(tables: Tables) -> None:

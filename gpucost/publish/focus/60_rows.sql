@@ -1,4 +1,4 @@
--- reads: focus_charges, focus_splits, hourly_costs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
+-- reads: focus_charges, focus_splits, cost_runs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
 -- writes: focus_unit (macro): a unit as the specification spells it; focus_rows, the file's rows in order, with the columns of every supported version of FOCUS
 -- invariant: rows of one original charge have its identifiers, and add up to it; estimates have BilledCost 0
 CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
@@ -15,17 +15,24 @@ CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
 END;
 CREATE OR REPLACE TEMP TABLE focus_rows AS
 WITH
--- cost without a bill, by UTC day, node and holder: it adds up to estimated_cost of the period
+-- cost without a bill, by UTC day, node and holder: it adds up to estimated_cost of the period; cells of a run are alike
 estimates AS (
-    SELECT c.from_ms // 86400000 * 86400000 AS from_ms, c.kind AS holder, c.team, n.cluster, n.node, coalesce(n.machine_id, n.cluster || '/' || n.node) AS machine,
-        n.provider, n.region, n.zone, n.instance_type, n.gpu_model, n.capacity_type, a.namespace, a.workload,
-        sum(c.estimated_cost)::DECIMAL(38, 12) AS cost,
+    SELECT day * 86400000 AS from_ms, c.kind AS holder, team, n.cluster, node, coalesce(machine_id, n.cluster || '/' || n.node) AS machine,
+        provider, region, zone, instance_type, gpu_model, capacity_type, namespace, workload,
+        sum(estimated_cost * cells)::DECIMAL(38, 12) AS cost,
         -- the unbilled part of a cell that a bill covers in part
-        sum(((c.allocated_gpu_ms + c.unallocated_gpu_ms + c.not_collected_gpu_ms) * (c.estimated_cost / (c.cost + c.unallocated_cost + c.not_collected_cost)))::DECIMAL(38, 6)) / 3600000 AS gpu_hours
-    FROM hourly_costs($from_ms, $to_ms) AS c
+        sum((gpu_ms * (estimated_cost / c.cost))::DECIMAL(38, 6) * cells) / 3600000 AS gpu_hours
+    FROM (
+        SELECT *, least(hour + hours, day * 24 + 24) - greatest(hour, day * 24) AS cells
+        FROM (
+            SELECT *, from_ms // 3600000 AS hour,
+                unnest(range(greatest(hour // 24, $from_ms // 86400000), least((hour + hours - 1) // 24 + 1, $to_ms // 86400000))) AS day
+            FROM cost_runs
+        )
+    ) AS c
     JOIN nodes AS n USING (node_id)
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
-    WHERE c.estimated_cost <> 0
+    WHERE estimated_cost <> 0
     GROUP BY ALL
 ),
 parts AS (
@@ -37,7 +44,7 @@ parts AS (
     SELECT holder, team, cluster, node, namespace, workload, gpu_model, capacity_type, gpu_hours, gpu_hours AS measured_gpu_hours, 1::DECIMAL(18, 12) AS ratio,
         'other' AS charge_kind, instance_type,
         0 AS billed_cost, cost AS effective_cost, cost AS list_cost, cost AS contracted_cost,
-        gpu_hours::DECIMAL(38, 12) AS pricing_quantity, gpu_hours::DECIMAL(38, 12) AS consumed_quantity,
+        gpu_hours::DECIMAL(38, 12) AS pricing_quantity, pricing_quantity AS consumed_quantity,
         (cost / nullif(gpu_hours, 0))::DECIMAL(38, 12) AS list_unit_price, list_unit_price AS contracted_unit_price,
         coalesce(instance_type, gpu_model, 'GPU node') AS sku_id, concat_ws('/', sku_id, capacity_type) AS sku_price_id, 'GPU-Hours' AS sku_meter,
         provider, 'gpucost-estimate' AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
@@ -57,6 +64,7 @@ told AS (
         coalesce(consumed_unit, pricing_unit, 'Hours') AS consumed_or_priced,
         coalesce(pricing_unit, consumed_unit, 'Hours') AS priced_or_consumed
     FROM parts
+    ORDER BY is_estimate, charge_id, charge_period_start, resource_id, holder, cluster, node, team, namespace, workload, gpu_model, capacity_type, provider, sku_id
 )
 SELECT
     zone AS AvailabilityZone,
@@ -129,5 +137,4 @@ SELECT
     lpad(lower(to_hex(charge_key)), 16, '0') AS origin_charge_key,
     source_file AS origin_file,
     source_row AS origin_row
-FROM told
-ORDER BY is_estimate, charge_id, charge_period_start, resource_id, kind, cluster, node, team NULLS LAST, namespace, workload, gpu_model, capacity_type, provider, sku_id;
+FROM told;

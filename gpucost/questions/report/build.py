@@ -151,11 +151,13 @@ def _build(
         figures[part] = sums[part][0], nodes[part], round(unknown, 9)
     trusted = coverage(con, config, query, now, figures)
     for part in parts:
-        is_named = (query.may_be_absent and has_nodes(con)) or (
-            query.may_be_idle and trusted[part].collected_to
-        )
-        is_named = is_named or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
-        if not nodes[part] and not all_rows[part] and not is_named:
+        if not (
+            nodes[part]
+            or all_rows[part]
+            or (query.may_be_absent and has_nodes(con))
+            or (query.may_be_idle and trusted[part].collected_to)
+            or any(UNTRACKED in gap.families for gap in trusted[part].gaps)
+        ):
             raise _no_data(con, query, config.tz)
     series = read_series(con, config, query, parts) if query.with_series else {}
     top: dict[Part, Table] = {}

@@ -9,6 +9,8 @@ WITH held AS (
 heard AS NOT MATERIALIZED (
     SELECT d.hold, d.allocation_id, d.held_from_ms, d.held_to_ms, series_id, b.hour, b.samples, b.step_ms, b.gap_ms,
         b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER AS idle_samples,
+        -- without a sum of its own, an uneven hour may be idle throughout
+        coalesce(b.idle_ms, idle_samples * coalesce(b.step_ms, 3600000)) AS idle_ms,
         b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms
     FROM held AS d JOIN blocks AS b USING (series_id)
     WHERE first_ms < d.held_to_ms AND d.held_from_ms <= last_ms
@@ -16,8 +18,7 @@ heard AS NOT MATERIALIZED (
 -- a long interval has an hour that is idle for half of it or more: aggregates show whether a device or an hour can be part of one
 devices AS MATERIALIZED (
     SELECT hold, allocation_id, coalesce(quantile_disc(gap_ms, 0.5), 60000) AS usual_ms, coalesce(max(gap_ms), 60000) AS longest_ms,
-        greatest(max(idle_samples * step_ms), 2.5 * longest_ms * max(idle_samples) FILTER (step_ms IS NULL))
-            >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS is_idle
+        least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS least_ms, max(idle_ms) >= least_ms AS is_idle
     FROM heard
     GROUP BY ALL
 ),
@@ -28,7 +29,7 @@ timed AS (
     FROM heard AS h JOIN devices AS d USING (hold)
     WHERE d.is_idle
     WINDOW near AS (PARTITION BY hold ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)
-    QUALIFY bool_or(idle_samples * coalesce(step_ms, 2.5 * longest_ms) >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms) OVER near
+    QUALIFY bool_or(idle_ms >= least_ms) OVER near
 ),
 near AS (
     SELECT t.*, b.vals, b.offsets_ms, b.idle_threshold, first_ms >= held_from_ms AND last_ms < held_to_ms AS is_within
