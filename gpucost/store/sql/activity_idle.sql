@@ -4,19 +4,22 @@
 -- one, or for one scrape interval if the next is over 2.5 intervals away; [from_ms, until_ms) is the validity of a run
 -- of samples that are all idle or all active, cut to the pod's hold.
 WITH held AS (
-    SELECT *, dense_rank() OVER (ORDER BY allocation_id, device) AS hold FROM activity_devices WHERE kind = 'activity'
+    SELECT *, dense_rank() OVER (ORDER BY allocation_id, device) AS hold, count(*) OVER (PARTITION BY allocation_id, device) AS series
+    FROM activity_devices WHERE kind = 'activity'
 ),
 heard AS NOT MATERIALIZED (
     SELECT d.hold, d.allocation_id, d.held_from_ms, d.held_to_ms, series_id, b.hour, b.samples, b.step_ms, b.gap_ms,
-        b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER AS idle_samples,
+        b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER AS idle_samples, b.idle_ms, d.series,
         b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms
     FROM held AS d JOIN blocks AS b USING (series_id)
     WHERE first_ms < d.held_to_ms AND d.held_from_ms <= last_ms
 ),
--- a long interval has an hour that is idle for half of it or more: aggregates show whether a device or an hour can be part of one
+-- a long interval has an hour that is idle for half of it or more, in all series of the device together: aggregates show whether a
+-- device or an hour can be part of one
 devices AS MATERIALIZED (
     SELECT hold, allocation_id, coalesce(quantile_disc(gap_ms, 0.5), 60000) AS usual_ms, coalesce(max(gap_ms), 60000) AS longest_ms,
-        greatest(max(idle_samples * step_ms), 2.5 * longest_ms * max(idle_samples) FILTER (step_ms IS NULL))
+        any_value(series) * greatest(max(coalesce(idle_samples * step_ms, idle_ms)),
+            2.5 * longest_ms * max(idle_samples) FILTER (step_ms IS NULL AND idle_ms IS NULL))
             >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS is_idle
     FROM heard
     GROUP BY ALL
@@ -28,7 +31,8 @@ timed AS (
     FROM heard AS h JOIN devices AS d USING (hold)
     WHERE d.is_idle
     WINDOW near AS (PARTITION BY hold ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)
-    QUALIFY bool_or(idle_samples * coalesce(step_ms, 2.5 * longest_ms) >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms) OVER near
+    QUALIFY bool_or(series * coalesce(idle_samples * step_ms, idle_ms, 2.5 * longest_ms * idle_samples)
+        >= least($at_least_ms, 3600000) / 2 - 5 * longest_ms) OVER near
 ),
 near AS (
     SELECT t.*, b.vals, b.offsets_ms, b.idle_threshold, first_ms >= held_from_ms AND last_ms < held_to_ms AS is_within

@@ -10,16 +10,18 @@ WITH wanted AS (
     (SELECT allocation_id FROM activity_devices SEMI JOIN blocks USING (series_id) SEMI JOIN activity_use USING (allocation_id)
     WHERE kind = 'memory' ORDER BY held_to_ms - held_from_ms DESC, allocation_id LIMIT 1)
 ),
+-- lists first: DuckDB 2.0 can fail on a filter above lists above a join ("dict-surviving cache")
 samples AS (
-    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms,
-        b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
-            list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
-        unnest(b.vals) AS value
-    FROM activity_devices AS d SEMI JOIN wanted USING (allocation_id) JOIN blocks AS b USING (series_id)
-    WHERE b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+    SELECT series_id, hour::BIGINT * 3600000 + unnest(coalesce(offsets_ms,
+        list_transform(range(samples), lambda i: first_offset_ms + (i * coalesce(step_ms, 0))::INTEGER))) AS at_ms,
+        unnest(vals) AS value
+    FROM blocks SEMI JOIN (FROM activity_devices SEMI JOIN wanted USING (allocation_id)) AS d
+        ON d.series_id = blocks.series_id AND hour >= d.held_from_ms // 3600000 AND hour <= (d.held_to_ms - 1) // 3600000
 ),
 heard AS (
-    FROM samples WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
+    SELECT d.allocation_id, d.device, d.kind, d.scale, s.at_ms, s.value
+    FROM samples AS s JOIN (FROM activity_devices SEMI JOIN wanted USING (allocation_id)) AS d
+        ON d.series_id = s.series_id AND s.at_ms >= d.held_from_ms AND s.at_ms < d.held_to_ms
 ),
 devices AS (
     SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
