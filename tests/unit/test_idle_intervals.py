@@ -19,7 +19,8 @@ CREATE TABLE allocations AS
 SELECT 1::UBIGINT AS allocation_id, 'c' AS cluster, 'u' AS uid, 'nvidia_com_gpu' AS resource, 1 AS units, 1 AS gpus;
 CREATE TABLE blocks (
     series_id INTEGER, hour INTEGER, samples INTEGER, idle_samples INTEGER, idle_threshold DOUBLE, first_offset_ms INTEGER,
-    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER, last_value DOUBLE, vals DOUBLE[], idle_ms INTEGER)"""
+    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER,
+    last_value DOUBLE, vals DOUBLE[], idle_ms INTEGER)"""
 
 # Minutes of a hold of six hours in which devices are idle, minutes without samples, and the intervals of an hour or more.
 CASES = columns("""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, name_of
+from gpucost.questions.findings import period_words
 from gpucost.questions.findings.kinds import (
     KINDS,
     Candidates,
@@ -29,7 +29,6 @@ from gpucost.questions.waste.anatomy import prepare
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
-from gpucost.store.usage import load_devices
 from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.covered import read_collected, read_covers
@@ -43,6 +42,7 @@ from gpucost.whatif.fleet import (
     Workload,
     idle_stretches,
     levels,
+    load_samples,
     read_stored,
 )
 from gpucost.whatif.gpu_specs import load_facts
@@ -72,12 +72,11 @@ class _Scenarios:
 
         def read(con: DuckDBPyConnection) -> None:
             prepare(con, config, Query(period, name))
-            load_activity(con, config.activity)
-            load_devices(con, period)
+            load_samples(con, config.activity, period)
             self.candidates = list(Candidates(con, config, period).all())
             owners = (row.owners for row in self.candidates if not _MEASURED.isdisjoint(KINDS[row.kind][2:]))
-            self._levels = levels(con, config.activity, period, frozenset().union(*owners))
-            self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
+            self._levels = levels(con, frozenset().union(*owners))
+            self._idle_hour = idle_stretches(con, MS_PER_HOUR)
             self._quiet = quiet_hours(con, period)
             self.collected_ms, _ = read_collected(con, *period.bounds.values())
             commitments = read_covers(con, period, config.currency)
@@ -124,6 +123,15 @@ class _Scenarios:
             return set(filter(replace(scope, workloads=()).fits, named))
         return set(filter(scope.fits, self._machines_of))
 
+    @cached_property
+    def _idle_owners(self) -> set[Workload]:
+        return {pod.owner for pod in self.fleet.pods if pod.key in self._idle_hour}
+
+    def may_save(self, question: WhatIfQuery) -> bool:
+        """Whether a schedule by idle time would release a GPU; others may save in any case."""
+        is_of_idle = "--idle-minutes" in dict(question.options)
+        return not is_of_idle or not self._idle_owners.isdisjoint(self._owners(question.scope))
+
     def answer(self, question: WhatIfQuery) -> Answer:
         """The answer of the question's command. Raises GpucostError, for example without measurements or offers."""
         usage = self.usage(question.scope)
@@ -167,7 +175,7 @@ def findings(
     candidates, minimum = scenarios.candidates, config.findings.minimum_per_month
     # no what-if saves more than the workloads cost today
     worth = [candidate for candidate in candidates if candidate.cost > 0 and candidate.cost >= minimum / 12]
-    questions = [question for candidate in worth for question in candidate.questions]
+    questions = list(filter(scenarios.may_save, chain.from_iterable(row.questions for row in worth)))
     answers: dict[WhatIfQuery, WhatIfResult] = {}
     for number, question in enumerate(questions, 1):
         show_progress(f"what-if {number:,} of {len(questions):,}")
@@ -182,13 +190,6 @@ def findings(
     months, words = _months(config, period, scenarios.collected_ms), period_words(config, period)
     proposed = (answered(candidate, answers, months, minimum, words) for candidate in candidates)
     return Findings.of(*ranked(proposed, minimum), period, config.currency, minimum)
-
-
-def period_words(config: Config, period: Period) -> tuple[str, ...]:
-    """The words of a command line that name the period."""
-    if is_month(period, config.tz):
-        return "--month", f"{period.start.astimezone(config.tz):%Y-%m}"
-    return "--from", iso(period.start), "--to", iso(period.end)
 
 
 def _months(config: Config, period: Period, collected_ms: int) -> Decimal:

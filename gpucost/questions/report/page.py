@@ -11,7 +11,6 @@ from gpucost.options import WorkloadSelection
 from gpucost.periods import is_month
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
-from gpucost.questions.findings.savings import period_words
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
@@ -97,7 +96,7 @@ def blocks(
     top: int = FINDINGS,
 ) -> tuple[Block, ...]:
     """A block for each input with content; `advice` is None if findings were not requested."""
-    words = " ".join(period_words(config, period))
+    words = " ".join(of_findings.period_words(config, period))
     found = [
         searched(workloads),
         _wasted(waste, config.currency, None if advice else f"gpucost findings {words}"),

@@ -36,7 +36,9 @@ timed AS (
 ),
 near AS (
     SELECT t.*, b.vals, b.offsets_ms, b.idle_threshold, first_ms >= held_from_ms AND last_ms < held_to_ms AS is_within
-    FROM timed AS t JOIN blocks AS b USING (series_id, hour)
+    -- lists are long: read those of idle devices only, whichever side of the join DuckDB holds in memory
+    FROM timed AS t JOIN (FROM blocks SEMI JOIN (FROM held SEMI JOIN (FROM devices WHERE is_idle) USING (hold)) USING (series_id)) AS b
+        USING (series_id, hour)
 ),
 numbered AS (
     SELECT *, CASE WHEN is_within THEN range(1, samples + 1) ELSE list_filter(range(1, samples + 1), lambda i:
