@@ -226,11 +226,13 @@ def unknown_name(
     return None
 
 
-def read_idle(con: DuckDBPyConnection, at_least_ms: int) -> list[Row]:
+def read_idle(con: DuckDBPyConnection, period: Period, at_least_ms: int) -> list[Row]:
     """Intervals of at least `at_least_ms` with all GPUs of a pod idle: (cluster, uid, from_ms, to_ms).
 
-    Only devices that the exporter labels with their pod count. Needs the tables of `load_whole_devices`.
+    Only devices that the exporter labels with their pod count. Needs inventory's activity_series; creates
+    temporary tables.
     """
+    _load_whole_devices(con, period)
     return dicts(sqlfiles.run(con, "activity_idle", {"at_least_ms": at_least_ms}))
 
 
@@ -249,15 +251,18 @@ HAVING count(DISTINCT device) >= any_value(
 
 
 def read_measured(con: DuckDBPyConnection, period: Period) -> set[tuple[str, str]]:
-    """Pods (cluster, uid) with measured activity in the period, among the pods of `load_whole_devices`."""
+    """Pods (cluster, uid) with measured activity in the period, among the pods of the last `read_idle`."""
     return set(con.execute(_MEASURED, period.bounds).fetchall())
 
 
-def read_levels(con: DuckDBPyConnection, owners: Collection[tuple[str, str, str]] | None = None) -> list[Row]:
+def read_levels(
+    con: DuckDBPyConnection, period: Period, owners: Collection[tuple[str, str, str]] | None = None
+) -> list[Row]:
     """One row per measured pod of the workloads `owners` (default: all), with the columns of activity_levels.sql.
 
     Needs the same tables as `read_idle`.
     """
+    _load_whole_devices(con, period)
     names = None if owners is None else list(map(list, owners))
     return dicts(sqlfiles.run(con, "activity_levels", {"owners": names}))
 
@@ -268,7 +273,7 @@ FROM activity_devices AS d JOIN blocks AS b USING (series_id)
 WHERE b.vals IS NULL AND b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000"""
 
 
-def load_whole_devices(con: DuckDBPyConnection, period: Period) -> None:
+def _load_whole_devices(con: DuckDBPyConnection, period: Period) -> None:
     """Call `load_devices`. Raise StoreError if samples of activity_devices were dropped."""
     load_devices(con, period)
     if (hour := sqlfiles.value(con, _DROPPED)) is not None:

@@ -14,14 +14,7 @@ from gpucost.inventory import load_activity
 from gpucost.options import Names
 from gpucost.periods import MS_PER_HOUR, Period, Span
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.store.usage import (
-    load_whole_devices,
-    nothing_used,
-    read_cost,
-    read_idle,
-    read_levels,
-    read_usage,
-)
+from gpucost.store.usage import nothing_used, read_cost, read_idle, read_levels, read_usage
 from gpucost.whatif.avoidable import NO_COMMITMENTS, NOTHING, Commitments
 from gpucost.whatif.flags import to_decimal
 
@@ -245,22 +238,20 @@ class Level:
 Levels = Mapping[PodKey, Level]
 
 
-def load_samples(con: DuckDBPyConnection, metrics: Activity, period: Period) -> None:
-    """Load the series of pods' devices in the period. Raises StoreError if samples were dropped."""
+def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, at_least_ms: int) -> Idle:
+    """The spans of at least `at_least_ms` in which all GPUs of a pod of `period` were idle; from an attributed store."""
     load_activity(con, metrics)
-    load_whole_devices(con, period)
-
-
-def idle_stretches(con: DuckDBPyConnection, at_least_ms: int) -> Idle:
-    """The spans of at least `at_least_ms` in which all GPUs of a pod were idle; after `load_samples`."""
-    rows = read_idle(con, at_least_ms)
+    rows = read_idle(con, period, at_least_ms)
     return grouped(((row["cluster"], row["uid"]), (row["from_ms"], row["to_ms"])) for row in rows)
 
 
-def levels(con: DuckDBPyConnection, owners: Collection[Workload] | None = None) -> Levels:
-    """The activity and memory of each measured pod of `owners` (default: all); after `load_samples`."""
+def levels(
+    con: DuckDBPyConnection, metrics: Activity, period: Period, owners: Collection[Workload] | None = None
+) -> Levels:
+    """The activity and memory of each measured pod of `owners` (default: all) in `period`; from an attributed store."""
+    load_activity(con, metrics)
     found = {}
-    for row in read_levels(con, owners):
+    for row in read_levels(con, period, owners):
         key = row.pop("cluster"), row.pop("uid")
         found[key] = Level(**row | {"hours": tuple(row["hours"])})
     return found

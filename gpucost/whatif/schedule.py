@@ -191,8 +191,7 @@ def _live(node: Node, staying: Iterable[Piece], rules: ScheduleRules, then: Repl
         """The end of a node that is empty from this moment: at most its real end, unless work moved past that."""
         return max(empty_from_ms, min(empty_from_ms + empty_ms, node.to_ms) if removable else node.to_ms)
 
-    lives, life, until_ms = [], node, removed(node.from_ms)
-    ready_ms = node.from_ms
+    lives, ready_ms = [replace(node, to_ms=removed(node.from_ms))], node.from_ms
     running: list[tuple[int, float]] = []  # (end, GPUs)
     ends: dict[str, int] = {}
     was_late = False
@@ -200,10 +199,8 @@ def _live(node: Node, staying: Iterable[Piece], rules: ScheduleRules, then: Repl
         pod = piece.pod
         running = [held for held in running if held[0] > piece.from_ms]
         begin = max(piece.from_ms, ends.get(pod.uid, 0))
-        if removable and begin >= until_ms:
-            lives.append(replace(life, to_ms=until_ms))
-            life = replace(node, name=f"{node.name}@{len(lives) + 1}", from_ms=begin)
-            until_ms = begin
+        if removable and begin >= lives[-1].to_ms:
+            lives.append(replace(node, name=f"{node.name}@{len(lives) + 1}", from_ms=begin, to_ms=begin))
             ready_ms = begin + provision_ms
         begin = max(begin, ready_ms)
         # before the first wait pods hold the same GPUs as today, even if the node has fewer
@@ -216,14 +213,10 @@ def _live(node: Node, staying: Iterable[Piece], rules: ScheduleRules, then: Repl
             then.waits.append(Wait(pod, delay / MS_PER_HOUR))
         if begin < end:
             uid = f"{pod.uid}@{piece.from_ms}" if piece.returns else pod.uid
-            is_same = (life.name, begin, end, uid) == (pod.node, *pod.span, pod.uid)
-            then.pods.append(
-                pod if is_same else replace(pod, node=life.name, from_ms=begin, to_ms=end, uid=uid)
-            )
+            then.pods.append(replace(pod, node=lives[-1].name, from_ms=begin, to_ms=end, uid=uid))
             running.append((end, pod.gpus))
             ends[pod.uid] = end
-        until_ms = max(until_ms, removed(max(end, begin)))
-    lives.append(replace(life, to_ms=until_ms))
+        lives[-1] = replace(lives[-1], to_ms=max(lives[-1].to_ms, removed(max(end, begin))))
     then.nodes.extend(life for life in lives if life.length_ms > 0)
 
 

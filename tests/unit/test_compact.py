@@ -24,7 +24,7 @@ from gpucost.periods import Period, from_ms
 from gpucost.store import upkeep
 from gpucost.store.connection import Store
 from gpucost.store.metrics import load_window
-from gpucost.store.usage import load_whole_devices, read_levels
+from gpucost.store.usage import read_idle, read_levels
 from tests.property.fleets import ONE, books, fleets
 from tests.replay.cases.words import HEADER, at
 from tests.replay.fleet import Fleet
@@ -176,11 +176,11 @@ def test_change_that_needs_dropped_samples_is_refused_with_its_days(sealed: Both
     assert figures(store) == before
     with store.read() as con:
         load_activity(con, config.activity)
-        with pytest.raises(StoreError, match="samples before 2026-03-1") as caught:
-            load_whole_devices(con, FLEET)
-        assert caught.value.fix == "name a period from 2026-03-12T00:00:00Z on"
-        load_whole_devices(con, Period(from_ms(at(48) * 1000), FLEET.end))
-        assert read_levels(con)
+        for read in (lambda: read_levels(con, FLEET), lambda: read_idle(con, FLEET, 3_600_000)):
+            with pytest.raises(StoreError, match="samples before 2026-03-1") as caught:
+                read()
+            assert caught.value.fix == "name a period from 2026-03-12T00:00:00Z on"
+        assert read_levels(con, Period(from_ms(at(48) * 1000), FLEET.end))
 
 
 @pytest.mark.ci

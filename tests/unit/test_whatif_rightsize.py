@@ -19,7 +19,7 @@ from gpucost.inventory import load_activity
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.store.connection import Store, scratch_store
-from gpucost.store.usage import load_whole_devices, read_idle, read_levels
+from gpucost.store.usage import read_idle, read_levels
 from gpucost.whatif import rightsize
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.fleet import Fleet, Level, Node, Pod, Price, Usage, is_batch
@@ -193,8 +193,7 @@ def pod() -> Iterator[Any]:
 def _idle(con: Any, at_least_ms: int = 0) -> list[tuple[float, float]]:
     """Minutes since the start of the pod."""
     load_activity(con, load_config(None).activity)
-    load_whole_devices(con, PERIOD)
-    rows = read_idle(con, at_least_ms)
+    rows = read_idle(con, PERIOD, at_least_ms)
     return [((row["from_ms"] - 100 * H) / MINUTE, (row["to_ms"] - 100 * H) / MINUTE) for row in rows]
 
 
@@ -229,8 +228,7 @@ def test_sample_is_valid_until_the_next_or_for_one_interval(pod: Any) -> None:
 
 def test_levels_with_memory(pod: Any) -> None:
     load_activity(pod, load_config(None).activity)
-    load_whole_devices(pod, PERIOD)
-    (row,) = read_levels(pod)
+    (row,) = read_levels(pod, PERIOD)
     # the maximum of memory
     assert figures(row, "devices active_devices high_memory_mib") == "2 2 1059"
     assert row["mean"] == pytest.approx((0.9 * 0.5 + 0.5 / 3) / 2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option
-from gpucost.periods import Period, is_month, iso
+from gpucost.periods import Period
 from gpucost.questions.request import FleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
@@ -89,13 +89,6 @@ def findings(
 
 
 TITLE = "What to do about it"
-
-
-def period_words(config: Config, period: Period) -> tuple[str, ...]:
-    """The words of a command line that name the period."""
-    if is_month(period, config.tz):
-        return "--month", f"{period.start.astimezone(config.tz):%Y-%m}"
-    return "--from", iso(period.start), "--to", iso(period.end)
 
 
 def read_findings(

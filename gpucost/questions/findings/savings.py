@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, name_of
-from gpucost.questions.findings import period_words
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, name_of, period_words
 from gpucost.questions.findings.kinds import (
     KINDS,
     Candidates,
@@ -42,7 +41,6 @@ from gpucost.whatif.fleet import (
     Workload,
     idle_stretches,
     levels,
-    load_samples,
     read_stored,
 )
 from gpucost.whatif.gpu_specs import load_facts
@@ -72,11 +70,11 @@ class _Scenarios:
 
         def read(con: DuckDBPyConnection) -> None:
             prepare(con, config, Query(period, name))
-            load_samples(con, config.activity, period)
+            # also makes activity_use for the candidates
+            self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
             self.candidates = list(Candidates(con, config, period).all())
             owners = (row.owners for row in self.candidates if not _MEASURED.isdisjoint(KINDS[row.kind][2:]))
-            self._levels = levels(con, frozenset().union(*owners))
-            self._idle_hour = idle_stretches(con, MS_PER_HOUR)
+            self._levels = levels(con, config.activity, period, frozenset().union(*owners))
             self._quiet = quiet_hours(con, period)
             self.collected_ms, _ = read_collected(con, *period.bounds.values())
             commitments = read_covers(con, period, config.currency)
@@ -123,15 +121,6 @@ class _Scenarios:
             return set(filter(replace(scope, workloads=()).fits, named))
         return set(filter(scope.fits, self._machines_of))
 
-    @cached_property
-    def _idle_owners(self) -> set[Workload]:
-        return {pod.owner for pod in self.fleet.pods if pod.key in self._idle_hour}
-
-    def may_save(self, question: WhatIfQuery) -> bool:
-        """Whether a schedule by idle time would release a GPU; others may save in any case."""
-        is_of_idle = "--idle-minutes" in dict(question.options)
-        return not is_of_idle or not self._idle_owners.isdisjoint(self._owners(question.scope))
-
     def answer(self, question: WhatIfQuery) -> Answer:
         """The answer of the question's command. Raises GpucostError, for example without measurements or offers."""
         usage = self.usage(question.scope)
@@ -151,8 +140,13 @@ class _Scenarios:
 
     def _schedule(self, usage: Usage, options: Mapping[str, str]) -> Answer:
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
-        tz, period = self.config.tz, self.period
-        office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None
+        if minutes and not any(pod.key in self._idle_hour for pod in usage.fleet.pods):
+            raise GpucostError("no GPU would be released")
+        office = (
+            schedule.office_spans(hours, options["--weekdays"], self.period, self.config.tz)
+            if hours
+            else None
+        )
         rules = schedule.ScheduleRules(idle_minutes=float(minutes) if minutes else None, office=office)
         return schedule.answer(usage, rules, self._idle_hour, self._quiet)
 
@@ -175,7 +169,7 @@ def findings(
     candidates, minimum = scenarios.candidates, config.findings.minimum_per_month
     # no what-if saves more than the workloads cost today
     worth = [candidate for candidate in candidates if candidate.cost > 0 and candidate.cost >= minimum / 12]
-    questions = list(filter(scenarios.may_save, chain.from_iterable(row.questions for row in worth)))
+    questions = [question for candidate in worth for question in candidate.questions]
     answers: dict[WhatIfQuery, WhatIfResult] = {}
     for number, question in enumerate(questions, 1):
         show_progress(f"what-if {number:,} of {len(questions):,}")
@@ -187,7 +181,7 @@ def findings(
         freed = figures.get("freed_capacity_cost", ZERO)
         needs_work = figures.get("saving_by_suitability", {}).get("needs_work", ZERO)
         answers[question] = WhatIfResult(answer.saving, freed, needs_work, answer.today.cost)
-    months, words = _months(config, period, scenarios.collected_ms), period_words(config, period)
+    months, words = _months(config, period, scenarios.collected_ms), period_words(period, config.tz)
     proposed = (answered(candidate, answers, months, minimum, words) for candidate in candidates)
     return Findings.of(*ranked(proposed, minimum), period, config.currency, minimum)
 

@@ -22,7 +22,7 @@ from gpucost.questions.report.rows import ZERO
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import CoverageAnswer
 from gpucost.shapes import Shape
-from gpucost.store.usage import Row, load_whole_devices, read_idle, read_measured, read_usage
+from gpucost.store.usage import Row, read_idle, read_measured, read_usage
 from gpucost.whatif.covered import read_covers
 from gpucost.whatif.fleet import Scope, Usage, Workload, read_stored
 from gpucost.whatif.spot.answer import advised_to_stay
@@ -273,11 +273,12 @@ def _idle(con: DuckDBPyConnection, period: Period, hours: float, pods: Sequence[
     """Idle intervals of the pods' whole lives, or of the period alone if older samples are gone. Raises StoreError."""
     begun = min(period.start_ms, *(pod["life_from_ms"] for pod in pods))
     ended = max(period.end_ms, *(pod["life_to_ms"] for pod in pods))
+    at_least = round(hours * MS_PER_HOUR)
     try:
-        load_whole_devices(con, Period(from_ms(begun), from_ms(ended)))
+        stretches = read_idle(con, Period(from_ms(begun), from_ms(ended)), at_least)
     except StoreError:
-        load_whole_devices(con, period)
-    return read_idle(con, round(hours * MS_PER_HOUR)), read_measured(con, period)
+        stretches = read_idle(con, period, at_least)
+    return stretches, read_measured(con, period)
 
 
 def _stay(con: DuckDBPyConnection, config: Config, query: Query) -> set[Workload]:

@@ -15,7 +15,7 @@ from gpucost.questions.request import Request
 from gpucost.records import mixin_dataclass
 from gpucost.whatif.avoidable import Commitments
 from gpucost.whatif.covered import read_covers
-from gpucost.whatif.fleet import Scope, Usage, load_samples, read_stored
+from gpucost.whatif.fleet import Scope, Usage, read_stored
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -68,15 +68,6 @@ class PlanRequest(PeriodOptions, Request):
     def read(self, read: Callable[[DuckDBPyConnection], T]) -> T:
         """The result of `read` on the attributed store."""
         return pipeline.read_attributed(self.settings, self.store, read)
-
-    def read_samples(self, read: Callable[[DuckDBPyConnection], T]) -> T:
-        """The result of `read` with the samples of the period loaded."""
-
-        def read_loaded(con: DuckDBPyConnection) -> T:
-            load_samples(con, self.settings.activity, self.period)
-            return read(con)
-
-        return self.read(read_loaded)
 
     @functools.cached_property
     def commitments(self) -> Commitments:

@@ -23,6 +23,6 @@ def whatif_rightsize(request: WhatIfRequest, limits: Limits) -> Document:
     """
     settings, usage = request.settings, request.usage()
     offers = offers_near(partial(list_prices, settings), usage.fleet.nodes)
-    measured = request.read_samples(levels)
+    measured = request.read(lambda con: levels(con, settings.activity, request.period))
     stale = request.period.end.date(), settings.prices.stale_after_days
     return document(answer(usage, limits, measured, load_facts(), offers, stale))

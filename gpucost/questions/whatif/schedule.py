@@ -47,7 +47,7 @@ def whatif_schedule(
         rules = replace(rules, idle_minutes=60.0, only_notebooks=True)
     rules = replace(rules, office=office)
     at_least_ms = 0 if office is not None else rules.patience_ms or MS_PER_HOUR
-    idle, quiet = request.read_samples(
-        lambda con: (idle_stretches(con, at_least_ms), quiet_hours(con, period))
+    idle, quiet = request.read(
+        lambda con: (idle_stretches(con, settings.activity, period, at_least_ms), quiet_hours(con, period))
     )
     return document(answer(usage, rules, idle, quiet))

@@ -28,5 +28,5 @@ def whatif_share(request: WhatIfRequest, sizing: Sizing) -> Document:
             "leave out --ways",
         )
     usage = request.usage()
-    measured = request.read_samples(levels)
+    measured = request.read(lambda con: levels(con, request.settings.activity, request.period))
     return document(answer(usage, sizing, measured, load_facts()))
