@@ -145,6 +145,13 @@ def name_of(period: Period, tz: ZoneInfo) -> str:
     return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
 
 
+def period_words(period: Period, tz: ZoneInfo) -> tuple[str, ...]:
+    """The words of a command line that name the period."""
+    if is_month(period, tz):
+        return "--month", f"{period.start.astimezone(tz):%Y-%m}"
+    return "--from", iso(period.start), "--to", iso(period.end)
+
+
 def within(name: str) -> str:
     """The name of a period with its preposition.
 

@@ -62,7 +62,9 @@ def visible(text: str) -> str:
     string, even if `text` is a subclass of str.
     """
     plain = str(text)
-    return plain if plain.isascii() and plain.isprintable() else _HIDDEN.sub(_escaped, plain)
+    return (
+        plain if plain.isascii() and plain.replace("\n", "").isprintable() else _HIDDEN.sub(_escaped, plain)
+    )
 
 
 def one_line(text: str) -> str:

@@ -15,8 +15,7 @@ import yaml
 
 from gpucost.config.model import Config
 from gpucost.options import WorkloadSelection
-from gpucost.periods import MS_PER_HOUR, Period, to_ms
-from gpucost.questions.findings import savings
+from gpucost.periods import MS_PER_HOUR, Period, period_words, to_ms
 from gpucost.questions.findings.kinds import (
     Finding,
     Findings,
@@ -46,13 +45,13 @@ def test_names_match_globs_and_commands_are_quoted_for_a_shell() -> None:
         assert [name for name in names if is_fitting(name, glob)] == fitting, glob
     scope = Scope(clusters=("eu one",), namespaces=("m", "n"), workloads=("Job/a-*",))
     question = WhatIfQuery("schedule", scope, (("--idle-minutes", "60"),))
-    assert question.words(savings.period_words(Config(), MONTH)) == (
+    assert question.words(period_words(MONTH, Config().tz)) == (
         "gpucost whatif schedule --month 2026-02 --namespace m --namespace n --workload 'Job/a-*' --cluster 'eu one'"
         " --idle-minutes 60"
     )
     week = Period(MONTH.start + timedelta(days=7), MONTH.start + timedelta(days=14))
     span = "--from 2026-02-08T00:00:00Z --to 2026-02-15T00:00:00Z"
-    assert savings.period_words(Config(), week) == tuple(span.split())
+    assert period_words(week, Config().tz) == tuple(span.split())
 
 
 def test_workloads_that_share_a_node_are_one_group() -> None:

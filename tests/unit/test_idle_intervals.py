@@ -19,8 +19,8 @@ CREATE TABLE allocations AS
 SELECT 1::UBIGINT AS allocation_id, 'c' AS cluster, 'u' AS uid, 'nvidia_com_gpu' AS resource, 1 AS units, 1 AS gpus;
 CREATE TABLE blocks (
     series_id INTEGER, hour INTEGER, samples INTEGER, idle_samples INTEGER, idle_threshold DOUBLE, first_offset_ms INTEGER,
-    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER, last_value DOUBLE, vals DOUBLE[],
-    idle_ms INTEGER)"""
+    step_ms INTEGER, offsets_ms INTEGER[], gap_ms INTEGER, last_offset_ms INTEGER,
+    last_value DOUBLE, vals DOUBLE[], idle_ms INTEGER)"""
 
 # Minutes of a hold of six hours in which devices are idle, minutes without samples, and the intervals of an hour or more.
 CASES = columns("""
@@ -39,17 +39,41 @@ def spans(text: str) -> list[tuple[int, int]]:
     return [(int(begin), int(end)) for begin, _, end in (word.partition("-") for word in text.split())]
 
 
-@pytest.mark.parametrize(("jitter_ms", "has_sums"), [(0, False), (300, True), (300, False)])
+@pytest.mark.parametrize("jitter_ms", [0, 300])
 @pytest.mark.parametrize("case", CASES)
-def test_idle_intervals_of_an_hour_are_found_across_hours(case: str, jitter_ms: int, has_sums: bool) -> None:
+def test_idle_intervals_of_an_hour_are_found_across_hours(case: str, jitter_ms: int) -> None:
     idle, pauses, expected = CASES[case].split(";")
     with duckdb.connect() as con:
         con.execute(_TABLES)
         for number, device in enumerate(idle.split("|")):
-            _load(con, number, spans(device), spans(pauses), jitter_ms, has_sums=has_sums)
+            _load(con, number, spans(device), spans(pauses), jitter_ms)
         rows = sqlfiles.run(con, "activity_idle", {"at_least_ms": _HOUR * 1000}).fetchall()
     found = [(round(begin / 60_000), round(end / 60_000)) for _, _, begin, end in rows]
     assert found == spans(expected)
+
+
+@pytest.mark.parametrize("jitter_ms", [0, 300])
+def test_idle_interval_continues_in_the_next_series_of_a_device(jitter_ms: int) -> None:
+    with duckdb.connect() as con:
+        con.execute(_TABLES)
+        _load(con, 0, [(45, 105)], [(81, 400)], jitter_ms)
+        _load(con, 1, [(45, 105)], [(-1, 82)], jitter_ms, device=0)
+        rows = sqlfiles.run(con, "activity_idle", {"at_least_ms": _HOUR * 1000}).fetchall()
+    assert [(begin // 60_000, end // 60_000) for _, _, begin, end in rows] == [(45, 105)]
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "found"), [(_HOUR * 100, 0), (_HOUR * 1000, 1), (None, 1)], ids=["short", "long", "no-sum"]
+)
+def test_stored_idle_time_of_an_uneven_hour_decides_whether_its_list_is_read(
+    idle_ms: int | None, found: int
+) -> None:
+    with duckdb.connect() as con:
+        con.execute(_TABLES)
+        _load(con, 0, [(0, 360)], (), 300)
+        con.execute("UPDATE blocks SET idle_ms = $1", [idle_ms])
+        rows = sqlfiles.run(con, "activity_idle", {"at_least_ms": _HOUR * 1000}).fetchall()
+    assert len(rows) == found
 
 
 def _load(
@@ -58,22 +82,23 @@ def _load(
     idle: Sequence[tuple[int, int]],
     pauses: Sequence[tuple[int, int]],
     jitter_ms: int,
-    *,
-    has_sums: bool,
+    device: int | None = None,
 ) -> None:
-    """Load samples of each minute; with jitter, every other one is late. Blocks of earlier loads have no sums."""
+    """Load samples of each minute; with jitter, every other one is late. By default each series has a device."""
     con.execute(
-        "INSERT INTO activity_devices VALUES (1, $1, $1::VARCHAR, 'activity', 0, $2)",
-        [series, 6 * _HOUR * 1000],
+        "INSERT INTO activity_devices VALUES (1, $1, $2::VARCHAR, 'activity', 0, $3)",
+        [series, series if device is None else device, 6 * _HOUR * 1000],
     )
     minutes = [at for at in range(360) if not any(begin < at < end for begin, end in pauses)]
     for hour, several in groupby(minutes, lambda minute: minute // 60):
         there = list(several)
         offsets = [at % 60 * 60_000 + at % 2 * jitter_ms for at in there]
         values = [0.0 if any(begin <= at < end for begin, end in idle) else 50.0 for at in there]
-        lasts = [later - at for at, later in pairwise(offsets)]
-        gaps = sorted(lasts)
+        gaps = sorted(later - at for at, later in pairwise(offsets))
         is_even = len(set(gaps)) == 1
+        lasting = [
+            later - at for (at, later), value in zip(pairwise(offsets), values, strict=False) if not value
+        ]
         con.execute(
             "INSERT INTO blocks VALUES ($1, $2, $3, $4, 5, $5, $6, $7, $8, $9, $10, $11, $12)",
             [
@@ -88,8 +113,6 @@ def _load(
                 offsets[-1],
                 values[-1],
                 values,
-                None
-                if is_even or not has_sums
-                else sum(last for value, last in zip(values, lasts, strict=False) if not value),
+                None if is_even else sum(lasting),
             ],
         )

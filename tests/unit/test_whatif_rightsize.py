@@ -278,3 +278,7 @@ def test_gpu_with_a_model_in_memory_is_in_use(tables: Tables) -> None:
     tables.run("store/sql/activity_use")
     (row,) = tables.answers("store/sql/activity_levels", owners=None)
     assert figures(row, names) == "3 3 37000 1 True"
+    # the second sample is of the next pod
+    tables.con.execute("UPDATE activity_devices SET held_to_ms = 60000")
+    (row,) = tables.answers("store/sql/activity_levels", owners=None)
+    assert row["hours"] == [(0, pytest.approx(0.9))]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpucost import pipeline
 from gpucost.errors import GpucostError
-from gpucost.inventory import load_activity
-from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, iso, name_of
+from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, is_month, name_of, period_words
 from gpucost.questions.findings.kinds import (
     KINDS,
     Candidates,
@@ -29,7 +28,6 @@ from gpucost.questions.waste.anatomy import prepare
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
-from gpucost.store.usage import load_devices
 from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.covered import read_collected, read_covers
@@ -72,12 +70,11 @@ class _Scenarios:
 
         def read(con: DuckDBPyConnection) -> None:
             prepare(con, config, Query(period, name))
-            load_activity(con, config.activity)
-            load_devices(con, period)
+            # also makes activity_use for the candidates
+            self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
             self.candidates = list(Candidates(con, config, period).all())
             owners = (row.owners for row in self.candidates if not _MEASURED.isdisjoint(KINDS[row.kind][2:]))
             self._levels = levels(con, config.activity, period, frozenset().union(*owners))
-            self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
             self._quiet = quiet_hours(con, period)
             self.collected_ms, _ = read_collected(con, *period.bounds.values())
             commitments = read_covers(con, period, config.currency)
@@ -143,8 +140,13 @@ class _Scenarios:
 
     def _schedule(self, usage: Usage, options: Mapping[str, str]) -> Answer:
         hours, minutes = options.get("--office-hours"), options.get("--idle-minutes")
-        tz, period = self.config.tz, self.period
-        office = schedule.office_spans(hours, options["--weekdays"], period, tz) if hours else None
+        if minutes and not any(pod.key in self._idle_hour for pod in usage.fleet.pods):
+            raise GpucostError("no GPU would be released")
+        office = (
+            schedule.office_spans(hours, options["--weekdays"], self.period, self.config.tz)
+            if hours
+            else None
+        )
         rules = schedule.ScheduleRules(idle_minutes=float(minutes) if minutes else None, office=office)
         return schedule.answer(usage, rules, self._idle_hour, self._quiet)
 
@@ -179,16 +181,9 @@ def findings(
         freed = figures.get("freed_capacity_cost", ZERO)
         needs_work = figures.get("saving_by_suitability", {}).get("needs_work", ZERO)
         answers[question] = WhatIfResult(answer.saving, freed, needs_work, answer.today.cost)
-    months, words = _months(config, period, scenarios.collected_ms), period_words(config, period)
+    months, words = _months(config, period, scenarios.collected_ms), period_words(period, config.tz)
     proposed = (answered(candidate, answers, months, minimum, words) for candidate in candidates)
     return Findings.of(*ranked(proposed, minimum), period, config.currency, minimum)
-
-
-def period_words(config: Config, period: Period) -> tuple[str, ...]:
-    """The words of a command line that name the period."""
-    if is_month(period, config.tz):
-        return "--month", f"{period.start.astimezone(config.tz):%Y-%m}"
-    return "--from", iso(period.start), "--to", iso(period.end)
 
 
 def _months(config: Config, period: Period, collected_ms: int) -> Decimal:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpucost.errors import IncompleteError, PriceError
 from gpucost.options import WorkloadSelection
-from gpucost.periods import Period, is_month
+from gpucost.periods import Period, is_month, period_words
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
-from gpucost.questions.findings.savings import period_words
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
@@ -94,7 +93,7 @@ def blocks(
     top: int = FINDINGS,
 ) -> tuple[Block, ...]:
     """A block for each input with content; `advice` is None if findings were not requested."""
-    words = " ".join(period_words(config, period))
+    words = " ".join(period_words(period, config.tz))
     found = [
         searched(workloads),
         _wasted(waste, config.currency, None if advice else f"gpucost findings {words}"),

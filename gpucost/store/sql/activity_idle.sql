@@ -4,36 +4,38 @@
 -- one, or for one scrape interval if the next is over 2.5 intervals away; [from_ms, until_ms) is the validity of a run
 -- of samples that are all idle or all active, cut to the pod's hold.
 WITH held AS (
-    SELECT *, dense_rank() OVER (ORDER BY allocation_id, device) AS hold FROM activity_devices WHERE kind = 'activity'
+    SELECT *, dense_rank() OVER (ORDER BY allocation_id, device) AS hold, count(*) OVER (PARTITION BY allocation_id, device) AS series
+    FROM activity_devices WHERE kind = 'activity'
 ),
 heard AS NOT MATERIALIZED (
     SELECT d.hold, d.allocation_id, d.held_from_ms, d.held_to_ms, series_id, b.hour, b.samples, b.step_ms, b.gap_ms,
-        b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER AS idle_samples,
-        -- without a sum of its own, an uneven hour may be idle throughout
-        coalesce(b.idle_ms, idle_samples * coalesce(b.step_ms, 3600000)) AS idle_ms,
+        b.idle_samples + (b.last_value < b.idle_threshold)::INTEGER AS idle_samples, d.series,
+        d.series * coalesce(b.idle_samples * b.step_ms, b.idle_ms, b.idle_samples * 3600000) AS most_idle_ms,
         b.hour::BIGINT * 3600000 AS hour_ms, hour_ms + b.first_offset_ms AS first_ms, hour_ms + b.last_offset_ms AS last_ms
     FROM held AS d JOIN blocks AS b USING (series_id)
     WHERE first_ms < d.held_to_ms AND d.held_from_ms <= last_ms
 ),
--- a long interval has an hour that is idle for half of it or more: aggregates show whether a device or an hour can be part of one
+-- a long interval has an hour that is idle for half of it or more, in all series of the device together: aggregates show whether a
+-- device or an hour can be part of one
 devices AS MATERIALIZED (
-    SELECT hold, allocation_id, coalesce(quantile_disc(gap_ms, 0.5), 60000) AS usual_ms, coalesce(max(gap_ms), 60000) AS longest_ms,
-        least($at_least_ms, 3600000) / 2 - 5 * longest_ms AS least_ms, max(idle_ms) >= least_ms AS is_idle
+    SELECT hold, allocation_id, coalesce(quantile_disc(gap_ms, 0.5), 60000) AS usual_ms, max(most_idle_ms) AS most_ms,
+        least($at_least_ms, 3600000) / 2 - 5 * coalesce(max(gap_ms), 60000) AS needed_ms
     FROM heard
     GROUP BY ALL
 ),
 timed AS (
-    SELECT h.*, count(*) OVER (PARTITION BY hold, hour) > 1 AS has_several,
+    SELECT h.*,
         -- the scrape interval at that time, as in attribution
         coalesce(max(gap_ms) FILTER (samples >= 3) OVER near, usual_ms) AS interval_ms
     FROM heard AS h JOIN devices AS d USING (hold)
-    WHERE d.is_idle
+    WHERE d.most_ms >= d.needed_ms
     WINDOW near AS (PARTITION BY hold ORDER BY hour RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)
-    QUALIFY bool_or(idle_ms >= least_ms) OVER near
+    QUALIFY max(most_idle_ms) OVER near >= needed_ms
 ),
 near AS (
     SELECT t.*, b.vals, b.offsets_ms, b.idle_threshold, first_ms >= held_from_ms AND last_ms < held_to_ms AS is_within
-    FROM timed AS t JOIN blocks AS b USING (series_id, hour)
+    -- lists are long: read only these, whichever side of the join DuckDB holds in memory
+    FROM timed AS t JOIN (FROM blocks SEMI JOIN timed USING (series_id)) AS b USING (series_id, hour)
 ),
 numbered AS (
     SELECT *, CASE WHEN is_within THEN range(1, samples + 1) ELSE list_filter(range(1, samples + 1), lambda i:
@@ -45,7 +47,7 @@ turns AS (
     SELECT * EXCLUDE (numbers), unnest(starts) AS i, unnest(list_append(starts[2:], numbers[-1] + 1)) AS next_i
     FROM (
         SELECT *, CASE WHEN is_within AND idle_samples IN (0, samples) AND (samples = 1 OR step_ms <= 2.5 * interval_ms) THEN [1]
-            ELSE list_filter(numbers, lambda i: i = numbers[1] OR has_several OR (vals[i] < idle_threshold) <> (vals[i - 1] < idle_threshold)
+            ELSE list_filter(numbers, lambda i: i = numbers[1] OR series > 1 OR (vals[i] < idle_threshold) <> (vals[i - 1] < idle_threshold)
                 OR coalesce(offsets_ms[i] - offsets_ms[i - 1], step_ms) > 2.5 * interval_ms) END AS starts
         FROM numbered
     )

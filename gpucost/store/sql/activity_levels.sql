@@ -10,16 +10,21 @@ WITH wanted AS (
     (SELECT allocation_id FROM activity_devices SEMI JOIN blocks USING (series_id) SEMI JOIN activity_use USING (allocation_id)
     WHERE kind = 'memory' ORDER BY held_to_ms - held_from_ms DESC, allocation_id LIMIT 1)
 ),
+held AS (
+    FROM activity_devices SEMI JOIN wanted USING (allocation_id)
+),
+-- lists first: DuckDB 2.0 can fail on a filter above lists above a join ("dict-surviving cache")
 samples AS (
-    SELECT d.allocation_id, d.device, d.kind, d.scale, d.held_from_ms, d.held_to_ms,
-        b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
-            list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
-        unnest(b.vals) AS value
-    FROM activity_devices AS d SEMI JOIN wanted USING (allocation_id) JOIN blocks AS b USING (series_id)
-    WHERE b.hour >= d.held_from_ms // 3600000 AND b.hour <= (d.held_to_ms - 1) // 3600000
+    SELECT series_id, hour::BIGINT * 3600000 + unnest(coalesce(offsets_ms,
+        list_transform(range(samples), lambda i: first_offset_ms + (i * coalesce(step_ms, 0))::INTEGER))) AS at_ms,
+        unnest(vals) AS value
+    FROM blocks SEMI JOIN held AS d
+        ON d.series_id = blocks.series_id AND hour BETWEEN d.held_from_ms // 3600000 AND (d.held_to_ms - 1) // 3600000
 ),
 heard AS (
-    FROM samples WHERE at_ms >= held_from_ms AND at_ms < held_to_ms
+    SELECT allocation_id, device, kind, scale, at_ms, value
+    FROM samples AS s JOIN held AS d
+        ON d.series_id = s.series_id AND at_ms >= held_from_ms AND at_ms < held_to_ms
 ),
 devices AS (
     SELECT allocation_id, device, count(*) FILTER (kind = 'activity') AS samples, avg(value * scale) FILTER (kind = 'activity') AS mean,
