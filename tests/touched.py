@@ -76,7 +76,6 @@ def seconds() -> float:
 
 def pytest_configure(config: pytest.Config) -> None:
     from gpucost import engine
-    from gpucost.collect.bill import formats
 
     def noting(own: Any, path: Any) -> Any:
         def text(*names: str) -> str:
@@ -87,7 +86,6 @@ def pytest_configure(config: pytest.Config) -> None:
         return text
 
     engine.text = noting(engine.text, lambda package, name: f"{package.replace('.', '/')}/{name}.sql")
-    formats.sql_text = noting(formats.sql_text, lambda name: f"gpucost/collect/bill/{name}.sql")
     RECORD.mkdir(parents=True, exist_ok=True)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     if worker == "main":  # it starts before the others
