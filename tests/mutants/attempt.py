@@ -131,10 +131,8 @@ def _change(path: Path, text: str) -> Any:
 
 def _change_sql(path: Path, text: str) -> Any:
     from gpucost import engine
-    from gpucost.collect.bill import formats
 
     engine.text.cache_clear()
-    formats.sql_text.cache_clear()
     own, read = Path.read_text, list[bool]()
 
     def read_text(self: Path, *args: Any, **more: Any) -> str:
