@@ -82,7 +82,7 @@ def _measured(
     cost.cpu_seconds += time.process_time() - began_cpu
     # statements that write return the number of rows
     if [column[0] for column in result.description or []] == ["Count"]:
-        cost.rows = (cost.rows or 0) + result.fetchall()[0][0]
+        cost.rows = (cost.rows or 0) + sum(count for (count,) in result.fetchall())
     return result
 
 
