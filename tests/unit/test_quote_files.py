@@ -1,0 +1,250 @@
+"""`gpucost quote --file`: GPUs of manifests, price, hours of earlier runs, budgets."""
+
+# ruff: noqa: E501 - a manifest is one row of a table
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucost import pipeline
+from gpucost.errors import GpucostError
+from gpucost.periods import from_ms
+from gpucost.questions.quote import files
+from gpucost.questions.request import Request
+from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
+from tests.replay.load import load, write_config
+from tests.replay.scrape import scrape
+from tests.text_tables import cells, text_rows
+from tests.unit.command import answer, check_end, run
+
+#: Node, GPUs, from hour, to hour, Kind/name: an on-demand GPU costs 5.00 an hour, a spot GPU 2.00.
+RUNS = """
+own   | 01   |  1 |  5 | Job/sft-1
+own   | 01   |  6 | 12 | Job/sft-2
+own   | 01   | 13 | 21 | Job/sft-3
+own   | 01   | 22 | 32 | Job/sft-4-x7k2p
+own   | 01   | 33 | 34 | Job/sft-5
+own   | 2    | 60 | 96 | Job/sft-6
+spot  | 01   |  1 |  7 | Job/sft-21
+spot  | 01   | 10 | 16 | Job/sft-22
+spot  | 01   | 20 | 26 | Job/sft-23
+spot  | 2    | 20 | 21 | Job/eval-1
+own   | 3    | 40 | 43 | Job/again
+own   | 3    | 43.5 | 45 | Job/again
+own   | 3    | 50 | 52 | Job/again
+own   | 4    |  2 | 90 | Deployment/sft
+"""
+SETTINGS = """
+[[budgets]]
+name = "one"
+team = "one"
+amount = 1200
+[[budgets]]
+name = "two"
+team = "two"
+amount = 5
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("quote")
+    nodes = [node("own", "p4de.24xlarge", 0, 96), node("spot", "p4de.24xlarge", 0, 96, "spot")]
+    pods = [
+        pod(f"{owner.partition('/')[2]}-{start}", where, list(map(int, gpus)), float(start), float(end), owner=owner.split("/"))
+        for where, gpus, start, end, owner in text_rows(RUNS)
+    ]  # fmt: skip
+    pods[4]["end_phase"] = "Failed"
+    described = fleet(
+        96, nodes, pods, busy("own", [0], 1, 5), scrape=300, teams=[{"name": "one", "namespaces": ["train"]}]
+    )
+    (folder / "prices.csv").write_text("\n".join([HEADER, *BOOK]))
+    config = write_config(described, folder, folder / "prices.csv", settings=SETTINGS)
+    pipeline.attribute(config, load(described, scrape(described, lean=True), config, 96))
+    return folder
+
+
+@pytest.fixture
+def work(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("gpucost.toml", "gpucost.duckdb"):
+        shutil.copyfile(folder / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Request, "now", from_ms(at(96) * 1000))
+    return tmp_path
+
+
+def job(name: str = "sft-9", kind: str = "Job", spec: str = "", **more: Any) -> str:
+    """The text of a manifest with a pod of two GPUs in namespace `train`."""
+    pod_spec = "".join(f"\n      {key}: {value}" for key, value in more.items())
+    return f"""
+kind: {kind}
+metadata: {{name: {name}, namespace: train}}
+spec:
+  {spec or "paused: false"}
+  template:
+    spec:{pod_spec}
+      containers:
+      - resources: {{limits: {{nvidia.com/gpu: 2}}}}
+"""
+
+
+def quoted(text: str, options: str = "", code: int = 0) -> Any:
+    Path("job.yaml").write_text(text)
+    document = answer(f"quote -f job.yaml {options}", code)
+    assert document["schema"] == "gpucost.quote.files/1"
+    return document
+
+
+PLACED = (
+    "workload gpus capacity_type price_per_gpu_hour runs hours_source hours_p50 hours_p95 cost_p50 cost_p95"
+)
+
+
+def test_cost_is_gpus_times_price_times_hours_of_earlier_runs(work: Path) -> None:
+    """Of Job/sft-*, one run failed and one still runs. A restart within an hour belongs to its run."""
+    found = [*quoted(job())["workloads"], *quoted(job("again"))["workloads"]]
+    assert cells(found, PLACED) == text_rows("""
+        Job/sft-9 | 2.0 | on_demand | 5.0 | 4 | history | 7.0 | 9.7 | 70.0 | 97.0
+        Job/again | 2.0 | on_demand | 5.0 | 2 | history | 3.25 | 4.375 | 32.5 | 43.75
+    """)
+    cheaper = "capacity_type runs price_per_gpu_hour hours_p50"
+    assert cells([found[0]["cheaper"]], cheaper) == text_rows("spot | 3 | 2.0 | 6.0")
+    assert found[1]["cheaper"] is None
+
+
+def test_hours_without_runs(work: Path) -> None:
+    texts = (
+        job("sft", "Deployment", "replicas: 3"),
+        job("new"),
+        job("new", spec="activeDeadlineSeconds: 7200"),
+        # one spot run proves no cheaper place; its name selects it
+        job("eval-2"),
+    )
+    found = [row for text in texts for row in quoted(text, code=3 if "replicas" in text else 0)["workloads"]]
+    # from the 14th to the end of March are 18 days
+    assert cells(found, PLACED) == text_rows("""
+        Deployment/sft | 6.0 | on_demand | 5.0 | 5 | month | 432.0 | 432.0 | 12960.0 | 12960.0
+        Job/new | 2.0 | on_demand | 5.0 | 0 | limit | None | None | None | None
+        Job/new | 2.0 | on_demand | 5.0 | 0 | limit | None | 2.0 | None | 20.0
+        Job/eval-2 | 2.0 | spot | 2.0 | 1 | history | 1.0 | 1.0 | 4.0 | 4.0
+    """)
+    (row,) = quoted(job("new"), "--hours 3")["workloads"]
+    assert (row["hours_source"], row["cost_p50"], row["cost_p95"]) == ("option", 30.0, 30.0)
+
+
+def test_labels_of_nodes_select_the_place(work: Path) -> None:
+    spot = "{karpenter.sh/capacity-type: spot, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB-SHARED}"
+    (row,) = quoted(job(nodeSelector=spot))["workloads"]
+    assert (row["capacity_type"], row["cost_p50"], row["cheaper"]) == ("spot", 24.0, None)
+    for key, text in (("cloud.google.com/gke-spot", "'true'"), ("eks.amazonaws.com/capacityType", "SPOT")):
+        assert quoted(job(nodeSelector=f"{{{key}: {text}}}"))["workloads"][0]["capacity_type"] == "spot"
+    kept = "{node.kubernetes.io/instance-type: p4de.24xlarge, disk: ssd}"
+    assert quoted(job(nodeSelector=kept))["workloads"][0]["gpu_model"] == "A100-SXM4-80GB"
+    Path("job.yaml").write_text(job(nodeSelector="{nvidia.com/gpu.product: NVIDIA-L4}"))
+    check_end("quote -f job.yaml", "1", "job.yaml: no GPU of the store fits Job/sft-9")
+
+
+def test_cost_above_the_rest_of_a_budget_exits_with_3(work: Path) -> None:
+    """Team one spent 1,016.50 of 1,200. The files of a team add up; the budget of team two pays for none."""
+    assert quoted(job())["budgets"] == [{"name": "one", "team": "one", "left": 183.5, "cost_p95": 97.0}]
+    Path("other.yaml").write_text(job("sft-10"))
+    document = quoted(job(), "-f other.yaml", 3)
+    assert [row["cost_p95"] for row in document["budgets"]] == [194.0]
+    lines = run("quote -f job.yaml -f other.yaml --brief", 3).stdout
+    assert lines == "".join(
+        f"{file}.yaml: over budget one: $183.50 left; Job/{name}: 2 × A100-SXM4-80GB, $70.00 to $97.00; cheaper: A100-SXM4-80GB, spot\n"
+        for file, name in (("job", "sft-9"), ("other", "sft-10"))
+    )
+
+
+C = "containers: [{resources: {limits: {nvidia.com/gpu: %s}}}]"
+TEMPLATE = "template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: %s}}}]}}"
+#: Kind, spec, and its GPUs.
+KINDS = f"""
+Pod         | {C % 3} | 3
+Job         | {{parallelism: 4, {TEMPLATE % 2}}} | 8
+CronJob     | {{jobTemplate: {{spec: {{parallelism: 2, {TEMPLATE % 1}}}}}}} | 2
+Deployment  | {{replicas: 3, {TEMPLATE % 4}}} | 12
+StatefulSet | {{{TEMPLATE % 1}}} | 1
+JobSet      | {{replicatedJobs: [{{replicas: 2, template: {{spec: {{parallelism: 4, {TEMPLATE % 8}}}}}}}, {{{TEMPLATE % 1}}}]}} | 65
+PyTorchJob  | {{pytorchReplicaSpecs: {{Master: {{replicas: 1, {TEMPLATE % 8}}}, Worker: {{replicas: 3, {TEMPLATE % 8}}}}}}} | 32
+MPIJob      | {{mpiReplicaSpecs: {{Launcher: {{{TEMPLATE % 0}}}, Worker: {{replicas: 2, {TEMPLATE % 4}}}}}}} | 8
+RayJob      | {{rayClusterSpec: {{headGroupSpec: {{{TEMPLATE % 1}}}, workerGroupSpecs: [{{groupName: a, replicas: 2, {TEMPLATE % 4}}}, {{groupName: b, minReplicas: 1, {TEMPLATE % 2}}}, {{groupName: c, {TEMPLATE % 2}}}]}}}} | 11
+"""
+
+
+@pytest.mark.parametrize(("kind", "spec", "gpus"), text_rows(KINDS))
+def test_gpus_of_each_kind(kind: str, spec: str, gpus: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    body = spec if spec.startswith("{") else f"{{{spec}}}"
+    file.write_text(
+        f"kind: Service\nspec: {{}}\n---\nkind: {kind}\nmetadata: {{generateName: a-}}\nspec: {body}\n---\n"
+    )
+    (found,) = files.read(file)
+    assert (found.workload, found.units) == (f"{kind}/a-", {"nvidia_com_gpu": int(gpus)})
+
+
+INIT = "initContainers: [{%sresources: {requests: {nvidia.com/gpu: %s, cpu: 500m}}}]"
+#: The spec of a pod, and its units.
+PODS = f"""
+{INIT % ("", 5)}, {C % 3} | nvidia_com_gpu=5
+{INIT % ("", 1)}, {C % 3} | nvidia_com_gpu=3
+{INIT % ("restartPolicy: Always, ", 1)}, {C % 3} | nvidia_com_gpu=4
+containers: [{{resources: {{limits: {{nvidia.com/gpu: 1}}}}}}, {{resources: {{limits: {{nvidia.com/gpu: 2, cpu: 4}}}}}}] | nvidia_com_gpu=3
+containers: [{{resources: {{limits: {{nvidia.com/mig-1g.10gb: 2}}, requests: null}}}}, {{name: a}}] | nvidia_com_mig_1g_10gb=2
+containers: [{{resources: {{limits: {{amd.com/gpu: '8', rdma/hca: 1}}}}}}] | amd_com_gpu=8
+"""
+
+
+@pytest.mark.parametrize(("spec", "units"), text_rows(PODS))
+def test_gpus_of_containers(spec: str, units: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{spec}}}\n")
+    (found,) = files.read(file)
+    assert "".join(f"{name}={count}" for name, count in found.units.items()) == units
+
+
+#: A manifest, and the message.
+REFUSED = f"""
+kind: Pod, metadata: {{name: a}}, spec: {{{C % 0}}} | requests no GPUs
+kind: Service | requests no GPUs
+kind: DaemonSet, spec: {{{TEMPLATE % 1}}} | kind DaemonSet is not supported
+kind: Pod, metadata: {{name: a}}, spec: {{{C % "many"}}} | invalid quantity 'many'
+kind: Pod, metadata: {{name: a}}, spec: {{{C % -1}}} | invalid quantity -1
+kind: Job, metadata: {{name: a}}, spec: {{parallelism: 1.5, {TEMPLATE % 1}}} | invalid quantity 1.5
+kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{resources: {{limits: {{example.com/npu: 1}}}}}}]}} | pricing/resources.csv lacks the resource example.com/npu
+kind: Pod, metadata: {{name: a}}, spec: {{containers: 5}} | cannot read a.yaml
+kind: Pod, spec: {{{C % 1}}} | cannot read a.yaml
+a: &a 1, kind: Pod, b: *a | aliases (*name) are not supported
+kind: [ | while parsing
+"""
+
+
+@pytest.mark.parametrize(("text", "message"), text_rows(REFUSED))
+def test_broken_manifest_is_one_error_that_names_the_file(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text(f"{{{text}}}")
+    with pytest.raises(GpucostError) as caught:
+        files.read(Path("a.yaml"))
+    assert "a.yaml" in caught.value.message and message in caught.value.message
+
+
+def test_missing_file_and_other_options_are_errors(work: Path) -> None:
+    check_end("quote -f none.yaml", "1", "cannot read none.yaml: No such file or directory")
+    check_end("quote H100 -f none.yaml", "2", "--file takes only --hours and --brief")
+
+
+def test_slice_is_the_part_of_a_gpu_that_pods_held(work: Path) -> None:
+    Path("job.yaml").write_text(job().replace("nvidia.com/gpu: 2", "nvidia.com/mig-1g.10gb: 2"))
+    check_end("quote -f job.yaml", "1", "no pod of the store held nvidia_com_mig_1g_10gb")
+    with Request(config_file=work / "gpucost.toml").store.write() as con:
+        con.execute(
+            "UPDATE allocations SET resource = 'nvidia_com_mig_1g_10gb', gpus = units / 7 WHERE pod LIKE 'again%'"
+        )
+    assert round(quoted(Path("job.yaml").read_text())["workloads"][0]["gpus"], 6) == round(2 / 7, 6)
