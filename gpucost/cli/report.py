@@ -46,21 +46,6 @@ def report(
         call.answer(answer)
 
 
-@asking("quote")
-def quote(
-    call: Call,
-    ask: Ask,
-    brief: Annotated[bool, Option("Print one line per --file, for a pull request comment.")] = False,
-) -> None:
-    """Write the quote, or a line for each file."""
-    answer = ask()
-    if brief and hasattr(answer.data, "lines"):
-        call.write("".join(f"{line}\n" for line in answer.data.lines()))
-        call.conclude(answer)
-    else:
-        call.answer(answer)
-
-
 def write_focus(call: Call, version: str, request: WorkloadRequest, **options: Any) -> None:
     """Write a month's bill as a FOCUS file: CSV, or Parquet by the suffix of -o.
 

@@ -219,6 +219,7 @@ kind: Job, metadata: {{name: a}}, spec: {{parallelism: 1.5, {TEMPLATE % 1}}} | i
 kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{resources: {{limits: {{example.com/npu: 1}}}}}}]}} | pricing/resources.csv lacks the resource example.com/npu
 kind: Pod, metadata: {{name: a}}, spec: {{containers: 5}} | cannot read a.yaml
 kind: Pod, spec: {{{C % 1}}} | cannot read a.yaml
+kind: Pod, metadata: {{name: a}}, spec: {{affinity: {{nodeAffinity: {{a: [{{key: nvidia.com/gpu.product}}]}}}}, {C % 1}}} | nodeAffinity is not supported
 a: &a 1, kind: Pod, b: *a | aliases (*name) are not supported
 kind: [ | while parsing
 """
@@ -233,6 +234,13 @@ def test_broken_manifest_is_one_error_that_names_the_file(
     with pytest.raises(GpucostError) as caught:
         files.read(Path("a.yaml"))
     assert "a.yaml" in caught.value.message and message in caught.value.message
+
+
+def test_names_keep_to_their_line(work: Path) -> None:
+    """A manifest of a pull request is untrusted: its names begin no lines and control no terminal."""
+    Path("job.yaml").write_text(job('"sft-9\\n# head\\e[1m"'))
+    text = run("quote -f job.yaml --brief").stdout
+    assert text.count("\n") == 1 and "\x1b" not in text
 
 
 def test_missing_file_and_other_options_are_errors(work: Path) -> None:

@@ -44,6 +44,7 @@ def quote(
         tuple[Path, ...],
         Option("Manifest of workloads to price before they are submitted; repeatable.", "FILE", also="-f"),
     ] = (),
+    brief: Annotated[bool, Option("With --file: one line per file, for a comment.")] = False,
 ) -> Document:
     """Compare the ways to buy a number of GPUs for a number of hours, or price a workload before it is submitted.
 
@@ -66,7 +67,7 @@ def quote(
     if file:
         if name or count or gpus or days or price or own or provider or region:
             raise UsageError("--file takes only --hours and --brief", "leave out the other options")
-        return quoted(request, file, hours)
+        return quoted(request, file, hours, brief=brief)
     if not (name or price or own):
         raise UsageError(
             "the GPUs or the price are missing",

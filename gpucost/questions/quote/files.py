@@ -30,7 +30,6 @@ from gpucost.render.schema import table
 from gpucost.render.view import Document, Texts
 from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import value
-from gpucost.texts import one_line
 
 Units = Counter[str]
 
@@ -140,23 +139,6 @@ class FileQuotes:
     workloads: list[WorkloadQuote]
     budgets: list[BudgetLeft]
 
-    def lines(self) -> Iterator[str]:
-        """One line for each file: workloads, GPUs, p50 and p95 cost, a cheaper place, and budgets."""
-        shown = partial(figure_text, unit="money", currency=self.currency, decimals=2)
-        for file, rows in grouped((row.request.file, row) for row in self.workloads).items():
-            parts = [
-                f"{'over ' * (each.cost_p95 > each.left)}budget {each.name}: {shown(each.left)} left"
-                for each in self.budgets
-            ]
-            for row in rows:
-                costs = f"{shown(row.cost_p50)} to {shown(row.cost_p95)}"
-                parts.append(
-                    f"{row.request.workload}: {row.gpus.normalize():f} × {row.place.gpu_model}, {costs}"
-                )
-                if row.cheaper:
-                    parts.append(f"cheaper: {row.cheaper.gpu_model}, {row.cheaper.capacity_type}")
-            yield one_line(f"{file}: {'; '.join(parts)}")
-
 
 def read(path: Path) -> list[Requested]:
     """The workloads of a file that request GPUs, in order.
@@ -205,6 +187,10 @@ def _requested(file: Path, document: Any) -> Requested:
         for resource, amount in _units(node).items():
             units[resource] += amount * copies
             labels |= {f"{key}": f"{text}" for key, text in _get(node, "nodeSelector").items()}
+        if re.search(
+            "gpu|accelerator|instance|capacity|spot", str(_get(_get(node, "affinity"), "nodeAffinity"))
+        ):
+            raise ValueError("nodeAffinity is not supported; use nodeSelector")
     metadata = document["metadata"]
     name = f"{document['kind']}/{metadata.get('name') or metadata['generateName']}"
     return Requested(file, name, f"{metadata.get('namespace') or ''}" or None, +units, labels, seconds)
@@ -247,7 +233,7 @@ def _devices(container: Any) -> Units:
     return units
 
 
-def quoted(request: Request, files: Sequence[Path], hours: Decimal | None) -> Document:
+def quoted(request: Request, files: Sequence[Path], hours: Decimal | None, *, brief: bool) -> Document:
     """The expected cost of the workloads in these files; exit code 3 if it exceeds the rest of a budget."""
     wanted = [*chain.from_iterable(map(read, files))]
     period, month = chosen_month(request)
@@ -263,10 +249,12 @@ def quoted(request: Request, files: Sequence[Path], hours: Decimal | None) -> Do
             left = state.amount - state.forecast.to_date
             budgets.append(BudgetLeft(state.name, state.team, left, sum(costs, Decimal(0))))
     answer = FileQuotes(request.settings.currency, month, rows, budgets)
+    lines = tuple(_lines(answer))
     return Document(
         title=f"Expected cost, and budgets of {month}",
         currency=answer.currency,
-        sections=(Texts("Files", tuple(answer.lines())),),
+        sections=(Texts("Files", lines),),
+        lines=lines if brief else (),
         name="quote.files",
         data=answer,
         flat=table(rows, _COLUMNS.split()),
@@ -341,3 +329,19 @@ def _share(con: Any, resource: str) -> Decimal:
     if not share and re.search("_mig_|_shared", resource):
         raise DataError(f"no pod of the store held {resource}: its part of a GPU is unknown")
     return Decimal(str(share or 1))
+
+
+def _lines(answer: FileQuotes) -> Iterator[str]:
+    """One line for each file: workloads, GPUs, p50 and p95 cost, a cheaper place, and budgets."""
+    shown = partial(figure_text, unit="money", currency=answer.currency, decimals=2)
+    for file, rows in grouped((row.request.file, row) for row in answer.workloads).items():
+        parts = [
+            f"{'over ' * (each.cost_p95 > each.left)}budget {each.name}: {shown(each.left)} left"
+            for each in answer.budgets
+        ]
+        for row in rows:
+            costs = f"{shown(row.cost_p50)} to {shown(row.cost_p95)}"
+            parts.append(f"{row.request.workload}: {row.gpus.normalize():f} × {row.place.gpu_model}, {costs}")
+            if row.cheaper:
+                parts.append(f"cheaper: {row.cheaper.gpu_model}, {row.cheaper.capacity_type}")
+        yield f"{file}: {'; '.join(parts)}"
