@@ -15,6 +15,7 @@ from gpucost.errors import GpucostError
 from gpucost.periods import from_ms
 from gpucost.questions.quote import files
 from gpucost.questions.request import Request
+from gpucost.store.connection import Store
 from tests.replay.cases.words import BOOK, HEADER, at, busy, fleet, node, pod
 from tests.replay.load import load, write_config
 from tests.replay.scrape import scrape
@@ -25,6 +26,7 @@ from tests.unit.command import answer, check_end, run
 RUNS = """
 own   | 01   |  1 |  5 | Job/sft-1
 own   | 01   |  6 | 12 | Job/sft-2
+own   | 6    |  7 | 12 | Job/sft-2
 own   | 01   | 13 | 21 | Job/sft-3
 own   | 01   | 22 | 32 | Job/sft-4-x7k2p
 own   | 01   | 33 | 34 | Job/sft-5
@@ -37,6 +39,9 @@ own   | 3    | 40 | 43 | Job/again
 own   | 3    | 43.5 | 45 | Job/again
 own   | 3    | 50 | 52 | Job/again
 own   | 4    |  2 | 90 | Deployment/sft
+spot  | 3    | 60 | 61 | Job/again
+spot  | 4    |  1 |  3 | CronJob/night-29381000
+spot  | 5    |  2 |  5 | CronJob/night-29381060
 """
 SETTINGS = """
 [[budgets]]
@@ -54,11 +59,14 @@ amount = 5
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("quote")
     nodes = [node("own", "p4de.24xlarge", 0, 96), node("spot", "p4de.24xlarge", 0, 96, "spot")]
-    pods = [
-        pod(f"{owner.partition('/')[2]}-{start}", where, list(map(int, gpus)), float(start), float(end), owner=owner.split("/"))
-        for where, gpus, start, end, owner in text_rows(RUNS)
-    ]  # fmt: skip
-    pods[4]["end_phase"] = "Failed"
+    pods = []
+    for where, gpus, start, end, owner in text_rows(RUNS):
+        kind, name = owner.split("/")
+        owned: dict[str, Any] = {"owner": ["Job", "night"] if kind == "CronJob" else [kind, name]}
+        owned["end_phase"] = "Failed" if name == "sft-5" else "Succeeded"
+        place = (where, list(map(int, gpus)), float(start), float(end))
+        pods.append(pod(f"{name}-{start}-{gpus}", *place, **owned))
+    pods.append(pod("sft-50-0", "own", [5], 1, 51, "eval", owner=["Job", "sft-50"]))
     described = fleet(
         96, nodes, pods, busy("own", [0], 1, 5), scrape=300, teams=[{"name": "one", "namespaces": ["train"]}]
     )
@@ -105,15 +113,28 @@ PLACED = (
 
 
 def test_cost_is_gpus_times_price_times_hours_of_earlier_runs(work: Path) -> None:
-    """Of Job/sft-*, one run failed and one still runs. A restart within an hour belongs to its run."""
-    found = [*quoted(job())["workloads"], *quoted(job("again"))["workloads"]]
+    """Of Job/sft-*, one run failed and one still runs. A restart within an hour belongs to its run.
+
+    A name with runs of its own has no others. Pods of one CronJob at one time are of several jobs.
+    """
+    found = [row for name in ("sft-9", "again", "sft-2", "night") for row in quoted(job(name))["workloads"]]
     assert cells(found, PLACED) == text_rows("""
         Job/sft-9 | 2.0 | on_demand | 5.0 | 4 | history | 7.0 | 9.7 | 70.0 | 97.0
         Job/again | 2.0 | on_demand | 5.0 | 2 | history | 3.25 | 4.375 | 32.5 | 43.75
+        Job/sft-2 | 2.0 | on_demand | 5.0 | 1 | history | 6.0 | 6.0 | 60.0 | 60.0
+        Job/night | 2.0 | spot | 2.0 | 2 | history | 2.5 | 2.95 | 10.0 | 11.8
     """)
     cheaper = "capacity_type runs price_per_gpu_hour hours_p50"
     assert cells([found[0]["cheaper"]], cheaper) == text_rows("spot | 3 | 2.0 | 6.0")
+    # one run proves no cheaper place
     assert found[1]["cheaper"] is None
+
+
+def test_run_at_the_end_of_its_cluster_is_not_finished(work: Path) -> None:
+    """Another cluster was collected for a day longer."""
+    with Store(work / "gpucost.duckdb").write() as con:
+        con.execute("INSERT INTO collected SELECT 'other', from_ms, to_ms + 86400000 FROM collected")
+    assert quoted(job())["workloads"][0]["runs"] == 4
 
 
 def test_hours_without_runs(work: Path) -> None:
@@ -121,7 +142,6 @@ def test_hours_without_runs(work: Path) -> None:
         job("sft", "Deployment", "replicas: 3"),
         job("new"),
         job("new", spec="activeDeadlineSeconds: 7200"),
-        # one spot run proves no cheaper place; its name selects it
         job("eval-2"),
     )
     found = [row for text in texts for row in quoted(text, code=3 if "replicas" in text else 0)["workloads"]]
@@ -149,14 +169,14 @@ def test_labels_of_nodes_select_the_place(work: Path) -> None:
 
 
 def test_cost_above_the_rest_of_a_budget_exits_with_3(work: Path) -> None:
-    """Team one spent 1,016.50 of 1,200. The files of a team add up; the budget of team two pays for none."""
-    assert quoted(job())["budgets"] == [{"name": "one", "team": "one", "left": 183.5, "cost_p95": 97.0}]
+    """Team one spent 1,053.50 of 1,200. The files of a team add up; the budget of team two pays for none."""
+    assert quoted(job())["budgets"] == [{"name": "one", "team": "one", "left": 146.5, "cost_p95": 97.0}]
     Path("other.yaml").write_text(job("sft-10"))
     document = quoted(job(), "-f other.yaml", 3)
     assert [row["cost_p95"] for row in document["budgets"]] == [194.0]
     lines = run("quote -f job.yaml -f other.yaml --brief", 3).stdout
     assert lines == "".join(
-        f"{file}.yaml: over budget one: $183.50 left; Job/{name}: 2 × A100-SXM4-80GB, $70.00 to $97.00; cheaper: A100-SXM4-80GB, spot\n"
+        f"{file}.yaml: over budget one: $146.50 left; Job/{name}: 2 × A100-SXM4-80GB, $70.00 to $97.00; cheaper: A100-SXM4-80GB, spot\n"
         for file, name in (("job", "sft-9"), ("other", "sft-10"))
     )
 
@@ -251,7 +271,7 @@ def test_missing_file_and_other_options_are_errors(work: Path) -> None:
 def test_slice_is_the_part_of_a_gpu_that_pods_held(work: Path) -> None:
     Path("job.yaml").write_text(job().replace("nvidia.com/gpu: 2", "nvidia.com/mig-1g.10gb: 2"))
     check_end("quote -f job.yaml", "1", "no pod of the store held nvidia_com_mig_1g_10gb")
-    with Request(config_file=work / "gpucost.toml").store.write() as con:
+    with Store(work / "gpucost.duckdb").write() as con:
         con.execute(
             "UPDATE allocations SET resource = 'nvidia_com_mig_1g_10gb', gpus = units / 7 WHERE pod LIKE 'again%'"
         )

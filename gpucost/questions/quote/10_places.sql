@@ -20,7 +20,8 @@ runs AS (
         sum(greatest(0, held_to_ms - greatest(held_from_ms, coalesce(before_ms, 0)))) / 3600000 AS hours
     FROM numbered
     GROUP BY cluster, namespace, workload, job, number
-    HAVING min(held_from_ms) > (SELECT min(from_ms) FROM collected) AND max(held_to_ms) < (SELECT max(to_ms) - 600000 FROM collected)
+    HAVING min(held_from_ms) > (SELECT min(from_ms) FROM collected AS c WHERE c.cluster = numbered.cluster)
+        AND max(held_to_ms) < (SELECT max(to_ms) - 600000 FROM collected AS c WHERE c.cluster = numbered.cluster)
         AND NOT coalesce(arg_max(failed, held_to_ms), false) AND count(DISTINCT (gpu_model, capacity_type)) = 1
 ),
 prices AS (
