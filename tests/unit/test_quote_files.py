@@ -39,6 +39,7 @@ own   | 3    | 40 | 43 | Job/again
 own   | 3    | 43.5 | 45 | Job/again
 own   | 3    | 50 | 52 | Job/again
 own   | 4    |  2 | 90 | Deployment/sft
+spot  | 6    |  2 | 96 | Deployment/live
 spot  | 3    | 60 | 61 | Job/again
 spot  | 4    |  1 |  3 | CronJob/night-29381000
 spot  | 5    |  2 |  5 | CronJob/night-29381060
@@ -47,7 +48,7 @@ SETTINGS = """
 [[budgets]]
 name = "one"
 team = "one"
-amount = 1200
+amount = 1400
 [[budgets]]
 name = "two"
 team = "two"
@@ -140,6 +141,7 @@ def test_run_at_the_end_of_its_cluster_is_not_finished(work: Path) -> None:
 def test_hours_without_runs(work: Path) -> None:
     texts = (
         job("sft", "Deployment", "replicas: 3"),
+        job("live", "Deployment", "replicas: 1"),
         job("new"),
         job("new", spec="activeDeadlineSeconds: 7200"),
         job("eval-2"),
@@ -148,6 +150,7 @@ def test_hours_without_runs(work: Path) -> None:
     # from the 14th to the end of March are 18 days
     assert cells(found, PLACED) == text_rows("""
         Deployment/sft | 6.0 | on_demand | 5.0 | 5 | month | 432.0 | 432.0 | 12960.0 | 12960.0
+        Deployment/live | 2.0 | spot | 2.0 | 0 | month | 432.0 | 432.0 | 1728.0 | 1728.0
         Job/new | 2.0 | on_demand | 5.0 | 0 | limit | None | None | None | None
         Job/new | 2.0 | on_demand | 5.0 | 0 | limit | None | 2.0 | None | 20.0
         Job/eval-2 | 2.0 | spot | 2.0 | 1 | history | 1.0 | 1.0 | 4.0 | 4.0
@@ -169,14 +172,14 @@ def test_labels_of_nodes_select_the_place(work: Path) -> None:
 
 
 def test_cost_above_the_rest_of_a_budget_exits_with_3(work: Path) -> None:
-    """Team one spent 1,053.50 of 1,200. The files of a team add up; the budget of team two pays for none."""
-    assert quoted(job())["budgets"] == [{"name": "one", "team": "one", "left": 146.5, "cost_p95": 97.0}]
+    """Team one spent 1,241.50 of 1,400. The files of a team add up; the budget of team two pays for none."""
+    assert quoted(job())["budgets"] == [{"name": "one", "team": "one", "left": 158.5, "cost_p95": 97.0}]
     Path("other.yaml").write_text(job("sft-10"))
     document = quoted(job(), "-f other.yaml", 3)
     assert [row["cost_p95"] for row in document["budgets"]] == [194.0]
     lines = run("quote -f job.yaml -f other.yaml --brief", 3).stdout
     assert lines == "".join(
-        f"{file}.yaml: over budget one: $146.50 left; Job/{name}: 2 × A100-SXM4-80GB, $70.00 to $97.00; cheaper: A100-SXM4-80GB, spot\n"
+        f"{file}.yaml: over budget one: $158.50 left; Job/{name}: 2 × A100-SXM4-80GB, $70.00 to $97.00; cheaper: A100-SXM4-80GB, spot\n"
         for file, name in (("job", "sft-9"), ("other", "sft-10"))
     )
 

@@ -1,5 +1,5 @@
 -- reads: allocations, allocation_traits, cost_daily, nodes, collected; $workload, a pattern of earlier runs; $namespace, null for any
--- writes: nothing; returns one row per GPU model and capacity type, most runs first: the cost of a GPU-hour in the newest 30 days, finished runs, and their hours
+-- writes: nothing; returns one row per GPU model and capacity type, most runs first, finished ones before others: the cost of a GPU-hour in the newest 30 days, finished runs, and their hours
 -- invariant: pods of one workload are one run if at most an hour is between them; for Slurm and CronJobs, pods of one job; hours of several pods at once count once
 WITH held AS (
     SELECT a.*, n.gpu_model, n.capacity_type, w.failed,
@@ -16,13 +16,14 @@ numbered AS (
     FROM held
 ),
 runs AS (
-    SELECT any_value(gpu_model) AS gpu_model, any_value(capacity_type) AS capacity_type,
-        sum(greatest(0, held_to_ms - greatest(held_from_ms, coalesce(before_ms, 0)))) / 3600000 AS hours
+    SELECT number, any_value(gpu_model) AS gpu_model, any_value(capacity_type) AS capacity_type,
+        CASE WHEN min(held_from_ms) > (SELECT min(from_ms) FROM collected AS c WHERE c.cluster = numbered.cluster)
+            AND max(held_to_ms) < (SELECT max(to_ms) - 600000 FROM collected AS c WHERE c.cluster = numbered.cluster)
+            AND arg_max(failed, held_to_ms) IS NOT TRUE
+            THEN sum(greatest(0, held_to_ms - greatest(held_from_ms, coalesce(before_ms, 0)))) / 3600000 END AS hours
     FROM numbered
     GROUP BY cluster, namespace, workload, job, number
-    HAVING min(held_from_ms) > (SELECT min(from_ms) FROM collected AS c WHERE c.cluster = numbered.cluster)
-        AND max(held_to_ms) < (SELECT max(to_ms) - 600000 FROM collected AS c WHERE c.cluster = numbered.cluster)
-        AND NOT coalesce(arg_max(failed, held_to_ms), false) AND count(DISTINCT (gpu_model, capacity_type)) = 1
+    HAVING count(DISTINCT (gpu_model, capacity_type)) = 1
 ),
 prices AS (
     SELECT n.gpu_model, n.capacity_type, sum(c.cost + c.unallocated_cost) / sum(c.allocated_gpu_ms + c.unallocated_gpu_ms) * 3600000 AS price
@@ -35,4 +36,4 @@ SELECT gpu_model, capacity_type, price::DECIMAL(38, 9) AS price_per_gpu_hour, co
 FROM prices LEFT JOIN runs USING (gpu_model, capacity_type)
 WHERE price > 0
 GROUP BY ALL
-ORDER BY runs DESC, price_per_gpu_hour DESC, gpu_model, capacity_type;
+ORDER BY runs DESC, count(number) DESC, price_per_gpu_hour DESC, gpu_model, capacity_type;
