@@ -279,3 +279,4 @@ def test_slice_is_the_part_of_a_gpu_that_pods_held(work: Path) -> None:
             "UPDATE allocations SET resource = 'nvidia_com_mig_1g_10gb', gpus = units / 7 WHERE pod LIKE 'again%'"
         )
     assert round(quoted(Path("job.yaml").read_text())["workloads"][0]["gpus"], 6) == round(2 / 7, 6)
+    assert ": 0.286 × A100-SXM4-80GB," in run("quote -f job.yaml --brief").stdout

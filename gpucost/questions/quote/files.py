@@ -341,7 +341,9 @@ def _lines(answer: FileQuotes) -> Iterator[str]:
         ]
         for row in rows:
             costs = f"{shown(row.cost_p50)} to {shown(row.cost_p95)}"
-            parts.append(f"{row.request.workload}: {row.gpus.normalize():f} × {row.place.gpu_model}, {costs}")
+            parts.append(
+                f"{row.request.workload}: {round(row.gpus, 3).normalize():f} × {row.place.gpu_model}, {costs}"
+            )
             if row.cheaper:
                 parts.append(f"cheaper: {row.cheaper.gpu_model}, {row.cheaper.capacity_type}")
         yield f"{file}: {'; '.join(parts)}"
