@@ -231,6 +231,54 @@ def test_gpus_of_containers(spec: str, units: str, tmp_path: Path) -> None:
     assert "".join(f"{name}={count}" for name, count in found.units.items()) == units
 
 
+#: Directives, workload, account, units, labels, seconds and jobs of an array.
+SCRIPTS = """
+-N 2 --gres=gpu:a100:4 -A bio -J fold -t 1-12 -a 0-3%2 | Job/fold | bio | gres_gpu_a100=8 | gpu=a100 | 129600 | 4
+--gpus=8 --time=90 --exclusive --nodes=2-4 | Job/a.sh | None | gres_gpu=8 | | 5400 | 1
+-G a100:8 --time 2:30:00 --array=1,3,5-7,0-15:4 | Job/a.sh | None | gres_gpu_a100=8 | gpu=a100 | 9000 | 9
+--gpus-per-task=2 --ntasks=3 --time=90:30 | Job/a.sh | None | gres_gpu=6 | | 5430 | 1
+--gpus-per-task=1 -N2 --ntasks-per-node=4 | Job/a.sh | None | gres_gpu=8 | | 0 | 1
+--gpus-per-node=h100:4 -N2 --job-name="a b" | Job/a b | None | gres_gpu_h100=8 | gpu=h100 | 0 | 1
+--gres=gpu:2,nvme:1 -N3 -t 1-2:30 | Job/a.sh | None | gres_gpu=6 | | 95400 | 1
+"""
+
+
+@pytest.mark.parametrize(("directives", "expected"), [(row[0], row[1:]) for row in text_rows(SCRIPTS)])
+def test_directives_of_sbatch(directives: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+    """Directives after the first command are none."""
+    file = tmp_path / "a.sh"
+    file.write_text(
+        f"#!/bin/bash\n\n#SBATCH {directives}\n  srun python train.py\n#SBATCH --gpus=99 --time=1\n"
+    )
+    (found,) = files.read(file)
+    units, labels = (
+        " ".join(f"{key}={text}" for key, text in each.items()) for each in (found.units, found.labels)
+    )
+    assert (
+        found.workload,
+        str(found.namespace),
+        units,
+        labels,
+        str(found.seconds),
+        str(found.tasks),
+    ) == expected
+
+
+def test_array_without_jobs_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "a.sh"
+    file.write_text("#!/bin/sh\n#SBATCH --gpus=1 --array=x\n")
+    with pytest.raises(GpucostError, match="invalid --array 'x'"):
+        files.read(file)
+
+
+def test_jobs_of_an_array_add_up(work: Path) -> None:
+    Path("job.sh").write_text("#!/bin/sh\n#SBATCH -J sft-9 -A train --gpus=2 -a 1-2\nsrun x\n")
+    (row,) = answer("quote -f job.sh", 3)["workloads"]
+    assert cells([row], PLACED) == text_rows(
+        "Job/sft-9 | 2.0 | on_demand | 5.0 | 4 | history | 7.0 | 9.7 | 140.0 | 194.0"
+    )
+
+
 #: A manifest, and the message.
 REFUSED = f"""
 kind: Pod, metadata: {{name: a}}, spec: {{{C % 0}}} | requests no GPUs

@@ -42,7 +42,7 @@ def quote(
     own: Annotated[Path | None, Option("Your own nodes: a file for gpucost prices tco.", "FILE")] = None,
     file: Annotated[
         tuple[Path, ...],
-        Option("Manifest of workloads to price before they are submitted; repeatable.", "FILE", also="-f"),
+        Option("Manifest or sbatch script to price before it is submitted; repeatable.", "FILE", also="-f"),
     ] = (),
     brief: Annotated[bool, Option("With --file: one line per file, for a comment.")] = False,
 ) -> Document:
@@ -52,8 +52,9 @@ def quote(
     no store. Commitments and own nodes are paid for their whole term, so rows are sorted by the total payment; old prices
     and single-GPU hosts come last. For a GPU model, only the cheapest place of each cloud is listed.
 
-    With --file: GPUs of a manifest, their price in the store's clusters, the hours of earlier runs with its name, a cheaper
-    place, and the rest of the team's budget; exits with 3 if the p95 cost exceeds it (docs/quote.md). Needs a store.
+    With --file: GPUs of a manifest or an sbatch script, their price in the store's clusters, the hours of earlier runs with
+    its name, a cheaper place, and the rest of the team's budget; exits with 3 if the p95 cost exceeds it (docs/quote.md).
+    Needs a store.
 
     \b
     Examples:

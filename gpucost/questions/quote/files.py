@@ -16,6 +16,7 @@ import yaml
 
 from gpucost import catalog, inputs
 from gpucost.catalog import facts
+from gpucost.collect.slurm.sacct import length
 from gpucost.engine import answer_rows
 from gpucost.errors import DataError, GpucostError
 from gpucost.periods import MS_PER_HOUR, local_days, month_period, to_ms
@@ -35,7 +36,9 @@ Units = Counter[str]
 
 _COLUMNS = "file workload team gpus hours_source cost_p50 cost_p95"
 # Labels of nodes, and the capacity types of their values.
-_MODEL = re.compile(r".*(gpu\.product(-name)?|gke-accelerator|instance-gpu-name|/accelerator|/instance-type)")
+_MODEL = re.compile(
+    r"gpu|.*(gpu\.product(-name)?|gke-accelerator|instance-gpu-name|/accelerator|/instance-type)"
+)
 _CAPACITY = re.compile(r".*(capacity-?type|gke-spot|gke-provisioning|scalesetpriority)", re.IGNORECASE)
 _CAPACITY_TYPES = {"true": "spot", "standard": "on_demand", "regular": "on_demand"}
 # Endings of names: numbers, of kubectl's generateName, of Ray clusters.
@@ -49,7 +52,7 @@ _KINDS = (
     "Deployment ReplicaSet StatefulSet RayCluster Pod Job CronJob JobSet RayJob PyTorchJob MPIJob TFJob JAXJob PaddleJob "
     "XGBoostJob"
 )
-_FIX = f"give a manifest of {_KINDS}"
+_FIX = f"give an sbatch script, or a manifest of {_KINDS}"
 # Keys on the way to the specs of pods.
 _WAY = re.compile(
     "spec|template|jobTemplate|runPolicy|replicatedJobs|rayClusterSpec|headGroupSpec|workerGroupSpecs|"
@@ -57,11 +60,20 @@ _WAY = re.compile(
 )
 
 
+# Short directives of sbatch, in the form of `-N 2` or `-N2`.
+_SHORT = dict(zip("NnGtAJa", "nodes ntasks gpus time account job-name array".split(), strict=True))  # noqa: SIM905
+_DIRECTIVE = re.compile(
+    r"(?:^|\s)--?([a-z-]{2,30}|[a-zA-Z])(?:\s*=\s*|\s+|(?<=\s-\w))(\x22[^\x22]*\x22|[^\s#-]\S*)"
+)
+_GRES = re.compile(r"(?:^|,)gpu(?::([^:,]+))??(?::(\d+))?(?=,|$)")
+
+
 @frozen_dataclass
 class Requested:
-    """GPUs that a workload requests: units by resource, named as in kube-state-metrics.
+    """GPUs that a workload requests: units by resource, named as in kube-state-metrics (of Slurm: gres_gpu_TYPE).
 
-    `labels` select its nodes. It is stopped after `seconds`, if they are not 0.
+    `labels` select its nodes. It is stopped after `seconds`, if they are not 0. Units are of one of `tasks`, the jobs of
+    an array.
     """
 
     file: Path
@@ -70,6 +82,7 @@ class Requested:
     units: Units
     labels: dict[str, str]
     seconds: int
+    tasks: int = 1
 
 
 @frozen_dataclass
@@ -147,7 +160,10 @@ def read(path: Path) -> list[Requested]:
     """
     found = []
     try:
-        for document in yaml.load_all(inputs.text(path, inputs.SETTINGS), _Loader):
+        text = inputs.text(path, inputs.SETTINGS)
+        if text.startswith("#!"):
+            found, text = [_script(path, text)], ""
+        for document in yaml.load_all(text, _Loader):
             if _get(document, "kind") in _KINDS.split():
                 found.append(_requested(path, document))
             elif "containers" in str(document):
@@ -233,6 +249,43 @@ def _devices(container: Any) -> Units:
     return units
 
 
+def _script(file: Path, text: str) -> Requested:
+    """The job of an sbatch script, by its directives before the first command (man sbatch).
+
+    GPUs are a total (--gpus), or a number per node or task.
+    A range of nodes counts its upper end.
+    Raises ValueError for a number, time or array that cannot be read.
+    """
+    head = re.sub(r"(?ms)^[ \t]*[^#\s].*", "", text)
+    directives = _DIRECTIVE.findall(" ".join(re.findall("(?m)^#SBATCH(.*)", head)))
+    given = {_SHORT.get(name, name): value.strip("'\"") for name, value in directives}
+    nodes = _number(given.get("nodes", "1").rpartition("-")[2])
+    tasks = _number(given.get("ntasks", nodes * _number(given.get("ntasks-per-node", 1))))
+    times = {"gpus": 1, "gpus-per-node": nodes, "gpus-per-task": tasks}
+    name = next((name for name in times if name in given), "")
+    gres = "gpu:" + given[name].replace(",", ",gpu:") if name else given.get("gres", "")
+    units = Units()
+    for kind, count in _GRES.findall(gres):
+        units[f"gres_gpu_{kind}".strip("_").lower()] += _number(count or 1) * times.get(name, nodes)
+    kinds = {resource[9:] for resource in units}
+    time = given.get("time", "0")
+    seconds = length(time + ":00" * (("-" in time) + 1 - time.count(":"))) or 0
+    array = given.get("array", "0")
+    spans = re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0])
+    jobs = sum(len(range(int(first), int(last or first) + 1, int(step or 1))) for first, last, step in spans)
+    if not jobs:
+        raise ValueError(f"invalid --array {array!r}")
+    return Requested(
+        file,
+        f"Job/{given.get('job-name', file.name)}",
+        given.get("account"),
+        units,
+        {"gpu": kinds.pop()} if len(kinds - {""}) == 1 else {},
+        seconds // 1000,
+        jobs,
+    )
+
+
 def quoted(request: Request, files: Sequence[Path], hours: Decimal | None, *, brief: bool) -> Document:
     """The expected cost of the workloads in these files; exit code 3 if it exceeds the rest of a budget."""
     wanted = [*chain.from_iterable(map(read, files))]
@@ -303,8 +356,8 @@ def _workload(con: Any, request: Requested, hours: Decimal | None, rest: Decimal
         gpus,
         source,
         place,
-        low and place.cost(gpus),
-        high and replace(place, hours_p50=high).cost(gpus),
+        low and place.cost(gpus * request.tasks),
+        high and replace(place, hours_p50=high).cost(gpus * request.tasks),
         cheapest if source == "history" and cheapest.cost() < place.cost() else None,
     )
 
@@ -342,7 +395,7 @@ def _lines(answer: FileQuotes) -> Iterator[str]:
         for row in rows:
             costs = f"{shown(row.cost_p50)} to {shown(row.cost_p95)}"
             parts.append(
-                f"{row.request.workload}: {round(row.gpus, 3).normalize():f} × {row.place.gpu_model}, {costs}"
+                f"{row.request.workload}: {round(row.gpus * row.request.tasks, 3).normalize():f} × {row.place.gpu_model}, {costs}"
             )
             if row.cheaper:
                 parts.append(f"cheaper: {row.cheaper.gpu_model}, {row.cheaper.capacity_type}")
