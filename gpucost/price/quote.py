@@ -6,6 +6,7 @@ All purchase options side by side, at today's list prices.
 from collections.abc import Iterable
 from datetime import date
 from decimal import ROUND_CEILING, Decimal
+from operator import attrgetter
 from typing import Any
 
 from gpucost.errors import UsageError
@@ -27,6 +28,12 @@ _AS_LISTED = (
     "is_stale",
     "source",
 )
+
+
+# A way to buy GPUs.
+_WAY = attrgetter(
+    "provider", "purchase_option", "term_years", "payment_option", "offering", "currency", "is_single_gpu_host", "is_stale"
+)  # fmt: skip
 
 
 @frozen_dataclass
@@ -114,16 +121,7 @@ def list_prices(listing: Listing, need: Quantity) -> list[Quoted]:
         if need.gpus is not None and not row.gpu_count:
             continue
         quoted = _list_price(row, need)
-        way = (
-            quoted.provider,
-            quoted.purchase_option,
-            quoted.term_years,
-            quoted.payment_option,
-            quoted.offering,
-            quoted.currency,
-            quoted.is_single_gpu_host,
-            quoted.is_stale,
-        )
+        way = _WAY(quoted)
         cheapest[way] = min(cheapest.get(way, quoted), quoted, key=lambda row: row.to_pay)
     return list(cheapest.values())
 
@@ -192,8 +190,16 @@ def ranked(rows: Iterable[Quoted], currency: str) -> tuple[Quoted, ...]:
     Old prices and hosts with one GPU come after the others.
     """
 
-    def order(row: Quoted) -> tuple[object, ...]:
-        apart = (row.is_stale, row.is_single_gpu_host)
-        return (row.currency != currency, row.currency, *apart, row.to_pay, row.purchase_option)
-
-    return tuple(sorted(rows, key=order))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (
+                row.currency != currency,
+                row.currency,
+                row.is_stale,
+                row.is_single_gpu_host,
+                row.to_pay,
+                row.purchase_option,
+            ),
+        )
+    )

@@ -118,6 +118,7 @@ _QUESTIONS = (
 QUESTIONS = {question.words: question for question in _QUESTIONS}
 #: The classes of all JSON answers that have a schema, by schema name.
 SCHEMAS = {question.schema: question.answer for question in _QUESTIONS} | {
+    "quote.files": "quote.files:FileQuotes",
     "store": "gpucost.store.schema:StoreInfo",
     "chargeback": "gpucost.publish.chargeback:Index",
 }

@@ -38,6 +38,8 @@ def render(page: Page, width: int | None, *, color: bool) -> str:
     Columns of higher weight appear only if they fit; the others are listed by name.
     """
     page = visible_parts(page, unbroken)
+    if page.lines:
+        return "\n".join([*page.lines, ""])
     target = io.StringIO()
     console = Console(
         file=target,

@@ -547,11 +547,12 @@ Section = Table | Figures | Texts | Items
 class Page:
     """The page for people, before any format; money is in `currency`.
 
-    `whole_in` is the format that also has the columns left out of tables.
+    `whole_in` is the format that also has the columns left out of tables. `lines` replace the page as text.
     """
 
     title: str
     subtitle: str = ""
+    lines: Names = ()
     currency: str
     sections: tuple[Section, ...] = ()
     coverage: Coverage | None = None

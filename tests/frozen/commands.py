@@ -57,6 +57,7 @@ prices                    | prices
 prices-gpu                | prices A100 --region us-west-2
 prices-tco                | prices tco onprem.toml
 quote                     | quote A100-SXM4-80GB --gpus 16 --days 7 --price 2 --price-per gpu --own onprem.toml
+quote-files               | quote -f job.yaml
 prices-history            | prices history p4de.24xlarge --region us-west-2 --from 2026-03-01
 prices-tokens             | prices tokens --model '*gpt*'
 unit-epoch                | unit epoch --month 2026-03 --planned-epochs 20

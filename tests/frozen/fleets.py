@@ -102,6 +102,15 @@ groups = ["research"]
 price_per_gpu_hour = 1.17
 checkpoint_minutes = 30
 """
+JOB = """kind: Job
+metadata: {name: sweep-9, namespace: train}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      containers:
+      - resources: {limits: {nvidia.com/gpu: 4}}
+"""
 EPOCHS = """workload,namespace,time,unit,value
 Job/run-b,train,2026-03-13T06:00:00Z,epoch,1
 Job/run-b,train,2026-03-13T18:00:00Z,epoch,1
@@ -117,7 +126,7 @@ NODES = "NodeName=n1 Gres=gpu:a100:4 Partitions=gpu State=MIXED\nNodeName=n2 Gre
 #: Input files of the first fleet's commands.
 FILES = {
     "gpucost.toml": ESTIMATED_CONFIG, "broken.toml": "[idle]\nthreshold = 5\n", "onprem.toml": ONPREM, "plan.toml": PLAN,
-    "epochs.csv": EPOCHS, "jobs.psv": JOBS, "nodes.txt": NODES,
+    "job.yaml": JOB, "epochs.csv": EPOCHS, "jobs.psv": JOBS, "nodes.txt": NODES,
 }  # fmt: skip
 
 

@@ -297,7 +297,7 @@ class _Text:
                 raise ValueError(f"invalid {name} {text!r}: are these the fields, in this order?")
         moments = {name: self.clock(get(name)) for name in ("submit", "eligible", "start", "end")}
         start, end = moments["start"], moments["end"]
-        elapsed, suspended = _length(get("elapsedraw") or get("elapsed")), _length(get("suspended")) or 0
+        elapsed, suspended = length(get("elapsedraw") or get("elapsed")), length(get("suspended")) or 0
         step = step or display_id.partition(".")[2]
         if start is not None and end is not None and elapsed is not None and not step:
             # sacct's Elapsed excludes suspended time.
@@ -366,7 +366,7 @@ def clock_of(form: SacctFormat, notes: Notes) -> Clock:
 _ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)")
 
 
-def _length(text: str | None) -> int | None:
+def length(text: str | None) -> int | None:
     """Milliseconds of '10-13:27:06', '27:06.5' or '97626' seconds. Raises ValueError."""
     if not text or text == "INVALID":
         return None

@@ -11,6 +11,7 @@ from gpucost.price.listing import PriceQuery, listing
 from gpucost.price.quote import Quantity, Quote, Quoted, list_prices, owned, ranked, user_price
 from gpucost.questions.prices import GpuOrInstance, Providers, bought, place, price_column
 from gpucost.questions.prices.tco import own_node
+from gpucost.questions.quote.files import quoted
 from gpucost.questions.request import Request, store_or_empty, with_notes
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Figure, Figures, Table, figure, text
@@ -37,12 +38,21 @@ def quote(
         PricePer, Option("Unit of --price: a node or a GPU.", is_shown=True)
     ] = PricePer.node,
     own: Annotated[Path | None, Option("Your own nodes: a file for gpucost prices tco.", "FILE")] = None,
+    file: Annotated[
+        tuple[Path, ...],
+        Option("Manifest or sbatch script to price before it is submitted; repeatable.", "FILE", also="-f"),
+    ] = (),
+    brief: Annotated[bool, Option("With --file: one line per file, for a comment.")] = False,
 ) -> Document:
-    """Compare the ways to buy a number of GPUs for a number of hours.
+    """Compare the ways to buy a number of GPUs for a number of hours, or price a workload before it is submitted.
 
-    Compares on-demand, spot and commitment prices of today's lists (gpucost prices), your own price, and your own nodes.
-    Needs no store. Commitments and own nodes are paid for their whole term, so rows are sorted by the total payment; old
-    prices and single-GPU hosts come last. For a GPU model, only the cheapest place of each cloud is listed.
+    Compares on-demand, spot and commitment prices of today's lists (gpucost prices), your own price, and your own nodes. Needs
+    no store. Commitments and own nodes are paid for their whole term, so rows are sorted by the total payment; old prices
+    and single-GPU hosts come last. For a GPU model, only the cheapest place of each cloud is listed.
+
+    With --file: GPUs of a manifest or an sbatch script, their price in the store's clusters, the hours of earlier runs with
+    its name, a cheaper place, and the rest of the team's budget; exits with 3 if the p95 cost exceeds it (docs/quote.md).
+    Needs a store.
 
     \b
     Examples:
@@ -50,42 +60,47 @@ def quote(
       gpucost quote H100 --gpus 16 --days 7 --region 'us-*'
       gpucost quote H100 --gpus 16 --days 7 --price 3 --price-per gpu --own onprem.toml
       gpucost quote --gpus 16 --days 7 --price 3 --price-per gpu
+      gpucost quote -f job.yaml --brief
     """
     settings = request.settings
-    if name is None and price is None and own is None:
+    if file:
+        if name or count or gpus or days or price or own or provider or region:
+            raise UsageError("--file takes only --hours and --brief", "leave out the other options")
+        return quoted(request, file, hours, brief=brief)
+    if not (name or price or own):
         raise UsageError(
             "the GPUs or the price are missing",
             "for example: gpucost quote p5.48xlarge --count 2 --hours 168",
         )
     for option, other_option, is_twice in (
-        ("--count", "--gpus", None not in (count, gpus)),
-        ("--hours", "--days", None not in (hours, days)),
+        ("--count", "--gpus", count and gpus),
+        ("--hours", "--days", hours and days),
     ):
         if is_twice:
             raise UsageError(f"{option} and {other_option} exclude each other", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
     currency = settings.currency
-    rows = []
-    if name is not None:
+    rows: list[Quoted] = []
+    if name:
         with store_or_empty(settings) as con:
             rows = list_prices(listing(con, name, query), need)
-    wanted = Decimal(gpus) if gpus is not None else next((row.gpus for row in rows if row.gpus), None)
-    if price is not None:
-        if price_per is PricePer.gpu and wanted is None:
+    wanted = Decimal(gpus) if gpus else next((row.gpus for row in rows if row.gpus), None)
+    if price:
+        if price_per is PricePer.gpu and not wanted:
             raise UsageError("the number of GPUs of --price is missing", "add --gpus 16")
-        if price_per is PricePer.node and gpus is not None:
+        if price_per is PricePer.node and gpus:
             raise UsageError(
                 "the number of nodes of --price is missing",
                 "add --price-per gpu, or replace --gpus by --count",
             )
         rows.append(user_price(price, need, currency, wanted if price_per is PricePer.gpu else None))
-    if own is not None:
-        if wanted is None:
+    if own:
+        if not wanted:
             raise UsageError("the number of GPUs of the own nodes is missing", "add --gpus 16")
         rows.append(owned(own_node(own, {}, currency), wanted, need.hours))
     answer = Quote(query.today, currency, query.stale_after_days, name, need.hours, ranked(rows, currency))
-    what = f"{wanted:f} GPUs" if wanted is not None else f"{count or 1} nodes"
+    what = f"{wanted:f} GPUs" if wanted else f"{count or 1} nodes"
     return with_notes(request, _document(answer, what), _notes(answer))
 
 
