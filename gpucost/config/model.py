@@ -745,6 +745,8 @@ class Activity(Section):
     """Factor to a percentage (default: derived from the values)."""
     memory: bool = False
     """Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many additional samples as activity has."""
+    profile: bool = False
+    """Also collect what GPUs did while active, for `report --efficiency`: SMs, pipes, memory, power, energy."""
 
 
 class Mig(Section):
