@@ -66,7 +66,15 @@ CREATE OR REPLACE TEMP TABLE basis_spans (
 # The attributed rows of days that begin in [$start, $end).
 _CLEARED = [
     f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
-    for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "profile_hours", "cost_daily", "node_daily")
+    for table in (
+        "attributed_days",
+        "cost_runs",
+        "node_runs",
+        "activity_hours",
+        "profile_hours",
+        "cost_daily",
+        "node_daily",
+    )
 ]
 # Tables of inventory that are not read here.
 _DROP_LARGE = """

@@ -746,7 +746,8 @@ class Activity(Section):
     memory: bool = False
     """Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many additional samples as activity has."""
     profile: bool = False
-    """Also collect what GPUs did while active, for `report --efficiency`: SMs, pipes, memory, power, energy."""
+    """Also collect activity of SMs and pipes, memory, power and energy, for `report --efficiency`
+    (docs/efficiency.md)."""
 
 
 class Mig(Section):

@@ -72,8 +72,8 @@ STEPS = {
         _tables(
             "inventory",
             "nodes allocations allocation_traits mig_fragmentation pending_pods collected coverage_gaps node_stops warnings "
-            "node_devices profile_devices node_hosts unlisted_holdings unlisted_nodes allocation_devices allocation_hosts unproven_ends "
-            "allocation_teams told_activity absences request_gaps",
+            "node_devices profile_devices node_hosts unlisted_holdings unlisted_nodes allocation_devices "
+            "allocation_hosts unproven_ends allocation_teams told_activity absences request_gaps",
         ),
     ),
     "price": LakeStep(
