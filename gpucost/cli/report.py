@@ -41,7 +41,7 @@ def report(
         write_focus(call, focus_version, **ask.keywords)
         return
     if efficiency and call.format != "html":
-        call.answer(QUESTIONS["efficiency"].function(ask.keywords["request"], ask.keywords["top"]))
+        call.answer(QUESTIONS["efficiency"].function(ask.keywords["request"], ask.keywords.get("top", 10)))
         return
     answer = ask()
     if brief:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
+from math import nan
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gpucost.catalog import ACTIVITY, facts
+from gpucost.catalog import ACTIVITY, facts, load_catalog
 from gpucost.engine import answer_rows, run_stage
+from gpucost.errors import DataError
 from gpucost.options import Names, count
 from gpucost.periods import Period, time_buckets
 from gpucost.pipeline import read_attributed
+from gpucost.questions.report.processes import processes
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import cut, filters, in_hours
 from gpucost.questions.request import WorkloadRequest
+from gpucost.questions.units.query import PACKAGE, UnitQuery, prepare
 from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text, percent
-from gpucost.render.schema import columns_of, table
+from gpucost.render.schema import table
 from gpucost.render.view import (
     CoverageAnswer,
     Document,
@@ -33,6 +38,7 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.shapes import Shape
+from gpucost.store.sqlfiles import column
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -51,6 +57,9 @@ _KEYS: dict[str, Names] = {
 # Pipes of a GPU: an active one is busy, whichever it is.
 _PIPES = {"tensor": "Tensor", "fp16": "FP16", "fp32": "FP32", "fp64": "FP64", "memory_bandwidth": "DRAM"}
 _MOST = 3
+# Precisions with the dense peak in pricing/gpus.csv.
+_PEAKS = ("fp16", "bf16")
+_UNITS = "SELECT DISTINCT unit FROM progress_series WHERE list_contains($1::VARCHAR[], mapping)"
 # The waterfall: a part of the cost, its title, the weight of its column, and its color.
 PARTS: tuple[tuple[str, str, int, LayerKind], ...] = (
     ("held", "Held", 0, "active"),
@@ -67,7 +76,8 @@ PARTS: tuple[tuple[str, str, int, LayerKind], ...] = (
 class Measured:
     """Means over the measured time: ratios (0-1) while active, MiB, watts and energy also while idle.
 
-    None without samples. `highest_pipe` is the busiest of the tensor, FP16, FP32 and FP64 pipes and DRAM.
+    None without samples. `highest_pipe` is the busiest of the tensor, FP16, FP32 and FP64 pipes and DRAM. `mfu`, of
+    workloads: FLOPs of counted work / peak FLOPS x time held.
     """
 
     sm: float | None
@@ -82,6 +92,7 @@ class Measured:
     memory_used: float | None
     power: float | None
     energy_kwh: float | None
+    mfu: float | None
 
 
 @frozen_dataclass
@@ -89,7 +100,8 @@ class Waterfall(Shape):
     """The cost of held GPUs in a part of the fleet, by use.
 
     held_cost = idle_cost + unmeasured_cost + active_cost, and active_cost = sm_unmeasured_cost + sm_idle_cost +
-    sm_cost, exactly. `sm_gpu_hours` are the active GPU-hours with samples of SM activity.
+    sm_cost, exactly. `sm_gpu_hours` are the active GPU-hours with samples of SM activity. `keys` of other groupings
+    are None.
     """
 
     by: By
@@ -155,12 +167,11 @@ def efficiency(
     def read(con: DuckDBPyConnection) -> Document:
         view = report_of(con, config, query)
         rows = waterfalls(con, config, query)
+        rows = with_mfu(con, config, query, rows)
         missing = missing_metrics(rows)
-        notice = notice_of(config, missing)
-        coverage = replace(view.coverage, warnings=(*view.coverage.warnings, *notice))
+        warnings = (*view.coverage.warnings, *notice_of(config, missing))
+        coverage = replace(view.coverage, warnings=warnings)
         losses = losses_of(rows)
-        keys: Names = sum(_KEYS.values(), ())
-        whole = [replace(row, keys=dict.fromkeys(keys) | row.keys) for row in rows]
         return Document(
             title=f"Effective cost: {view.title.split(': ', 1)[1]}",
             subtitle=view.subtitle,
@@ -169,7 +180,7 @@ def efficiency(
             coverage=coverage,
             name="efficiency",
             data=EfficiencyAnswer(view.period, view.currency, rows, losses, missing, coverage),
-            flat=table(whole, ("by", *keys, *columns_of(Waterfall)[1:])),
+            flat=table(rows),
             notes=request.gap_notes(request.clusters) if request.is_flat else (),
         )
 
@@ -179,8 +190,9 @@ def efficiency(
 def waterfalls(con: DuckDBPyConnection, config: Config, query: Query) -> tuple[Waterfall, ...]:
     """The total, and each team, workload and GPU model, of the query's period and filters."""
     cut(con, query.period, time_buckets(query.period, config.tz, ()), by_day=False)
-    by_gpus = config.prices.cost_basis == "node"
-    run_stage(con, __name__, "20_efficiency_cells", filters(query) | {"by_gpus": by_gpus})
+    options = filters(query)
+    options["by_gpus"] = config.prices.cost_basis == "node"
+    run_stage(con, __name__, "20_efficiency_cells", options)
     found = (_waterfall(in_hours(row)) for row in answer_rows(con, __name__, "40_efficiency_rows"))
     return tuple(sorted(found, key=lambda row: list(_KEYS).index(row.by)))
 
@@ -193,27 +205,61 @@ def _waterfall(row: dict[str, Any]) -> Waterfall:
         "highest_pipe": max(busy, key=busy.__getitem__, default=None),
     }
     measured = Measured(**{field.name: means.get(field.name) for field in fields(Measured)})
-    keys = {name: row["keys"][name] for name in _KEYS[row["by"]]}
-    return Waterfall(**{**row, "keys": keys, "measured": measured})
+    return Waterfall(**row, measured=measured)
+
+
+def with_mfu(
+    con: DuckDBPyConnection, config: Config, query: Query, rows: Sequence[Waterfall]
+) -> tuple[Waterfall, ...]:
+    """The rows with the MFU of workloads whose work and FLOPs per unit are known. Raises DataError above 100 %."""
+    flops = {
+        unit.name: unit.flops_per_unit if unit.precision in _PEAKS else nan
+        for unit in config.units
+        if unit.flops_per_unit
+    }
+    units = column(con, _UNITS, [list(flops)])
+    if not units:
+        return tuple(rows)
+    load_catalog(con)
+    prepare(con, UnitQuery(config, query.period, query.period_name, **query.filters), "hour")
+    processes(con, query.period, query.clusters)
+    span = query.period.bounds
+    work = {"units": units, "from_ms": span["from_ms"]}
+    run_stage(con, PACKAGE, "40_increases", {"units": units, **span})
+    weights = {"mappings": list(flops), "weights": list(flops.values()), "unit_weights": [0.0] * len(units)}
+    run_stage(con, PACKAGE, "50_work", work | weights)
+    rated = {tuple(place): mfu for *place, mfu in run_stage(con, __name__, "60_mfu").fetchall()}
+    place = itemgetter(*_KEYS["workload"])
+    found = []
+    for row in rows:
+        mfu = rated.get(place(row.keys))
+        if mfu and mfu > 1:
+            raise DataError(
+                f"the MFU of {row.keys['workload']} is {percent(mfu)}: its GPUs cannot do so many operations",
+                "correct flops_per_unit, or limit its [[units]] entry to one model by match",
+            )
+        measured = replace(row.measured, mfu=mfu)
+        found.append(replace(row, measured=measured))
+    return tuple(found)
 
 
 def losses_of(rows: Sequence[Waterfall]) -> tuple[Loss, ...]:
     """The workloads that lose most at each step."""
-    workloads = [row for row in rows if row.by == "workload"]
-    idle = [Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost)) for row in workloads]
-    sms = [
-        Loss("sm", row.keys, row.sm_idle_cost, ratio(row.sm_idle_cost, row.sm_idle_cost + row.sm_cost))
-        for row in workloads
-    ]
-    found: list[Loss] = []
-    for step in (idle, sms):
-        found += sorted((loss for loss in step if loss.cost), key=lambda loss: -loss.cost)[:_MOST]
-    return tuple(found)
+    found = []
+    for row in rows:
+        if row.by == "workload":
+            active = row.sm_idle_cost + row.sm_cost
+            found.append(Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost)))
+            found.append(Loss("sm", row.keys, row.sm_idle_cost, ratio(row.sm_idle_cost, active)))
+    found.sort(key=lambda loss: -loss.cost)
+    idle = [loss for loss in found if loss.cost and loss.step == "active"]
+    sms = [loss for loss in found if loss.cost and loss.step == "sm"]
+    return (*idle[:_MOST], *sms[:_MOST])
 
 
 def missing_metrics(rows: Sequence[Waterfall]) -> Names:
     """The metrics of dcgm-exporter without a sample, by the names that all its versions accept."""
-    total = next((row.measured for row in rows if row.by == "total"), None)
+    total = rows[0].measured if rows else None
     names = {
         row["measures"]: row["metric"]
         for row in reversed(facts(ACTIVITY))
@@ -224,17 +270,12 @@ def missing_metrics(rows: Sequence[Waterfall]) -> Names:
 
 def notice_of(config: Config, missing: Names) -> tuple[Notice, ...]:
     """The notice of metrics that are not collected or not exported, if any."""
+    words = f"no samples of {', '.join(missing)}"
+    fix = "dcgm-exporter: add them to its counters file (-f); dcp-metrics-included.csv has them as comments"
     if not config.activity.profile:
-        words, fix = (
-            "profiling metrics are not collected",
-            "set [activity] profile = true, then gpucost collect",
-        )
-    elif missing:
-        words = f"no samples of {', '.join(missing)}"
-        fix = (
-            "dcgm-exporter: add them to its counters file (-f); dcp-metrics-included.csv has them as comments"
-        )
-    else:
+        words = "profiling metrics are not collected"
+        fix = "set [activity] profile = true, then gpucost collect"
+    elif not missing:
         return ()
     return (Notice("not_profiled", f"{words}: these figures are empty or unmeasured, not zero", fix),)
 
@@ -267,8 +308,11 @@ def tables(rows: Sequence[Waterfall], top: int) -> list[Table]:
     """A table for each grouping, the total first."""
     found = []
     for by, title in _TITLES.items():
-        shown = [row for row in rows if row.by == by][: top if by == "workload" else None]
-        found.append(Table.of(title, shown, _columns(by), note=None if by != "total" else _NOTE))
+        shown = [row for row in rows if row.by == by]
+        if by == "workload":
+            shown = shown[:top]
+        note = _NOTE if by == "total" else None
+        found.append(Table.of(title, shown, _columns(by), note=note))
     return found
 
 
@@ -285,14 +329,13 @@ def loss_text(loss: Loss, currency: str) -> str:
     """A workload's loss as a sentence."""
     whole = "its held cost" if loss.step == "active" else "its active cost with SM samples"
     name = f"{loss.keys['namespace']}/{loss.keys['workload']} in {loss.keys['cluster']}"
-    return f"{name}: {figure_text(loss.cost, 'money', currency, 2)}, {percent(loss.share)} of {whole}"
+    cost = figure_text(loss.cost, "money", currency, 2)
+    return f"{name}: {cost}, {percent(loss.share)} of {whole}"
 
 
 def _columns(by: By) -> list[ValueColumn]:
     costs = [money(f"{part}_cost", title, weight=weight) for part, title, weight, _ in PARTS]
-    ratios = [
-        share(f"measured.{measure}", title, decimals=0, weight=4)
-        for measure, title in {"sm": "SM", **_PIPES, "occupancy": "Occupancy"}.items()
-    ]
+    titles = {"sm": "SM", **_PIPES, "occupancy": "Occupancy", "mfu": "MFU"}
+    ratios = [share(f"measured.{measure}", title, decimals=0, weight=4) for measure, title in titles.items()]
     pipe = text(lambda row: _PIPES.get(row.measured.highest_pipe), "Highest pipe", weight=3)
     return [*map(dimension, _KEYS[by]), *costs, *ratios, pipe]
