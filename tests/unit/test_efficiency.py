@@ -211,9 +211,12 @@ def test_filters_formats_and_page(mixed: tuple[Config, Store], tmp_path: Path) -
     assert Gpucost(config=mixed[0].path).efficiency().df().held_cost[0] == pytest.approx(31.714286, abs=1e-6)
 
 
-def test_period_cuts_the_figures(mixed: tuple[Config, Store]) -> None:
-    assert figures(rows(*mixed, hours=(1, 3))["Pod/a"]) == "1.2 0 1.2 0 0"
-    assert figures(rows(*mixed, hours=(0.5, 1))["Pod/a"]) == "0 0 0 0.3 0.3"
+def test_period_cuts_the_figures(tmp_path: Path, half_file: Path) -> None:
+    """On a copy: a cut within an hour changes the ninth decimals of that hour."""
+    config = write_config(HALF, tmp_path, write_book(tmp_path))
+    store = Store(Path(copyfile(half_file, config.store)))
+    assert figures(rows(config, store, hours=(1, 4))["Pod/a"]) == "1.2 0 0 1.2 1.2"
+    assert figures(rows(config, store, hours=(0.5, 1))["Pod/a"]) == "0 0 0 0.3 0.3"
 
 
 def test_lake_has_the_same_figures(mixed: tuple[Config, Store], tmp_path: Path) -> None:
