@@ -43,7 +43,7 @@ def sampled(series: list[Series], level: float | None, seed: int) -> list[Series
 
 
 def parts(row: Waterfall) -> list[Decimal]:
-    return [getattr(row, f"{name}_cost") for name in PARTS]
+    return [getattr(row, f"{name}_cost") or Decimal(0) for name in PARTS]
 
 
 @pytest.mark.ci

@@ -72,7 +72,7 @@ def answer(*words: Any) -> Any:
 
 def figures(row: Any) -> str:
     parts = ("idle", "unmeasured", "sm_unmeasured", "sm_idle", "sm")
-    return " ".join(f"{float(getattr(row, f'{part}_cost')):g}" for part in parts)
+    return " ".join(f"{float(getattr(row, f'{part}_cost') or 0):g}" for part in parts)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_mixed_models_and_a_slice_have_their_exact_figures(mixed: tuple[Config, 
     total = {name: value for name, value in found["rows"][0].items() if name.endswith("_cost")}
     for name in total:
         for by in ("team", "workload", "gpu_model"):
-            assert sum(row[name] for row in found["rows"] if row["by"] == by) == pytest.approx(
+            assert sum(row[name] or 0 for row in found["rows"] if row["by"] == by) == pytest.approx(
                 total[name], abs=1e-8
             )
     lost = [(loss["step"], loss["workload"], round(loss["cost"], 2)) for loss in found["losses"]]
@@ -144,7 +144,9 @@ def test_parts_of_the_cost(
     found = rows(*stored(tmp_path, described, *changes))["Pod/a"]
     assert figures(found) == expected
     assert found.held_cost == found.idle_cost + found.unmeasured_cost + found.active_cost
-    assert found.active_cost == found.sm_unmeasured_cost + found.sm_idle_cost + found.sm_cost
+    busy_and_idle = (found.sm_idle_cost or 0) + (found.sm_cost or 0)
+    assert found.active_cost == found.sm_unmeasured_cost + busy_and_idle
+    assert (found.sm_cost is None) == (found.measured.sm is None)
 
 
 def test_profiling_metrics_change_no_other_figure(mixed: tuple[Config, Store], tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ WITH grouped AS (
 sums AS (
     SELECT part, total_ms(held_gpu_ms) AS held_gpu_ms, total_ms(active_gpu_ms) AS active_gpu_ms, total_ms(sm_gpu_ms) AS sm_gpu_ms,
         sum(held_cost) AS held_cost, sum(idle_cost) AS idle_cost, sum(unmeasured_cost) AS unmeasured_cost, sum(active_cost) AS active_cost,
-        sum(sm_unmeasured_cost) AS sm_unmeasured_cost, sum(sm_idle_cost) AS sm_idle_cost, sum(sm_cost) AS sm_cost
+        sum(sm_unmeasured_cost) AS sm_unmeasured_cost,
+        -- without any sample, their cost is unknown, not zero
+        CASE WHEN total_ms(sm_gpu_ms) > 0 THEN sum(sm_idle_cost) END AS sm_idle_cost,
+        CASE WHEN total_ms(sm_gpu_ms) > 0 THEN sum(sm_cost) END AS sm_cost
     FROM grouped GROUP BY part
 ),
 measured AS (

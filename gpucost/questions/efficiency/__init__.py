@@ -100,8 +100,8 @@ class Waterfall(Shape):
     """The cost of held GPUs in a part of the fleet, by use.
 
     held_cost = idle_cost + unmeasured_cost + active_cost, and active_cost = sm_unmeasured_cost + sm_idle_cost +
-    sm_cost, exactly. `sm_gpu_hours` are the active GPU-hours with samples of SM activity. `keys` of other groupings
-    are None.
+    sm_cost, exactly; the last two are None without a sample. `sm_gpu_hours` are the active GPU-hours with samples of
+    SM activity. `keys` of other groupings are None.
     """
 
     by: By
@@ -114,8 +114,8 @@ class Waterfall(Shape):
     unmeasured_cost: Decimal
     active_cost: Decimal
     sm_unmeasured_cost: Decimal
-    sm_idle_cost: Decimal
-    sm_cost: Decimal
+    sm_idle_cost: Decimal | None
+    sm_cost: Decimal | None
     measured: Measured
 
     FLAT = ("keys", "measured")
@@ -248,8 +248,9 @@ def losses_of(rows: Sequence[Waterfall]) -> tuple[Loss, ...]:
     found = []
     for row in rows:
         if row.by == "workload":
-            active = row.sm_idle_cost + row.sm_cost
             found.append(Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost)))
+        if row.by == "workload" and row.sm_idle_cost:
+            active = row.active_cost - row.sm_unmeasured_cost
             found.append(Loss("sm", row.keys, row.sm_idle_cost, ratio(row.sm_idle_cost, active)))
     found.sort(key=lambda loss: -loss.cost)
     idle = [loss for loss in found if loss.cost and loss.step == "active"]

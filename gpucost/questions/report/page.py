@@ -207,9 +207,11 @@ def _effective(rows: Sequence[Waterfall], currency: str) -> Iterator[Block]:
     if not rows:
         return
     total, *others = tables(rows, FINDINGS)
-    bars = [
-        Bar(title, getattr(rows[0], f"{part}_cost"), "money", None, kind) for part, title, _, kind in PARTS
-    ]
+    bars = []
+    for part, title, _, kind in PARTS:
+        cost = getattr(rows[0], f"{part}_cost")
+        if cost is not None:
+            bars.append(Bar(title, cost, "money", None, kind))
     yield Block("Effective cost", total.title, bars=tuple(bars), note=total.note)
     for table in others:
         yield Block(f"Effective cost {table.title.replace('By', 'by')}", table=table)
