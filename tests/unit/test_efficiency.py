@@ -20,11 +20,12 @@ from gpucost.periods import Period
 from gpucost.questions.efficiency import missing_metrics, waterfalls
 from gpucost.questions.report.query import Query
 from gpucost.store.connection import Store
+from gpucost.store.metrics import load_window
 from tests.fleets.case import Edit, alone, drop, duplicate, relabel, revalue
 from tests.replay.cases.words import at, busy, fleet, node, pod
 from tests.replay.check import check_efficiency
 from tests.replay.fleet import CASES, Fleet, read_fleet
-from tests.replay.load import load, write_book, write_config
+from tests.replay.load import load, windows, write_book, write_config
 from tests.replay.scrape import scrape
 from tests.replay.work import counter, put
 from tests.unit.command import call
@@ -288,3 +289,18 @@ def half_file(module_path: Path) -> Path:
     folder = module_path / "half"
     folder.mkdir()
     return stored(folder, HALF)[1].path
+
+
+def test_later_proof_of_a_unit_corrects_earlier_days(tmp_path: Path) -> None:
+    """SM activity is 0.5 until hour 48; then 50 proves percentages under the name of a ratio."""
+    described = alone(
+        60, "g6.12xlarge", pod("a", "w", [0], 0, 60), util=busy("w", [0], 0, 60), scrape=300,
+        profile={SM: {"GPU-w-0": [[at(0), at(48), 0.5], [at(48), at(60), 50]]}},
+    )  # fmt: skip
+    config = write_config(described, tmp_path, write_book(tmp_path))
+    store, found = Store(config.store), []
+    for window in windows(described, scrape(described, lean=True), config, 30):
+        with store.write() as con:
+            load_window(con, window)
+        found.append(rows(config, store, hours=(2, 3))["Pod/a"].measured.sm)
+    assert found == [0.5, 0.005]

@@ -218,7 +218,8 @@ def with_mfu(
         if unit.flops_per_unit
     }
     units = column(con, _UNITS, [list(flops)])
-    if not units:
+    # work is counted by workload, not by user
+    if not units or query.users:
         return tuple(rows)
     load_catalog(con)
     prepare(con, UnitQuery(config, query.period, query.period_name, **query.filters), "hour")
