@@ -3,19 +3,21 @@
 -- invariant: measured_gpu_ms <= measured time of activity_hours, for ratios <= active time; value_gpu_ms of a ratio <= measured_gpu_ms
 -- only with: profiled_hours
 INSERT INTO profile_hours BY NAME
-WITH samples AS (
+WITH samples AS NOT MATERIALIZED (
     SELECT p.device_id, p.measure, b.series_id, b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
         unnest(b.vals) * p.scale AS value
     FROM blocks AS b JOIN profile_devices AS p USING (series_id)
     WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 3 AND b.hour < getvariable('span_to_ms') // 3600000 + 3
 ),
--- a counter of joules gives the watts until its next value
 powered AS (
+    SELECT device_id, measure, at_ms, CASE WHEN measure IN ('power', 'memory_used') THEN value ELSE least(value / 100, 1) END AS value
+    FROM samples WHERE measure <> 'energy'
+    UNION ALL
+    -- a counter of joules gives the watts until its next value
     SELECT device_id, measure, at_ms,
-        CASE measure WHEN 'energy' THEN CASE WHEN lead(value) OVER w >= value THEN 1000 * (lead(value) OVER w - value) / (lead(at_ms) OVER w - at_ms) END
-            WHEN 'power' THEN value WHEN 'memory_used' THEN value ELSE least(value / 100, 1) END AS value
-    FROM samples
+        CASE WHEN lead(value) OVER w >= value THEN 1000 * (lead(value) OVER w - value) / (lead(at_ms) OVER w - at_ms) END
+    FROM samples WHERE measure = 'energy'
     WINDOW w AS (PARTITION BY device_id, series_id ORDER BY at_ms)
 ),
 -- series of one device with samples at the same moment are duplicates

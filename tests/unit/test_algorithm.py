@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # The stages that compute figures. After a change to one, check whether the same inputs still give the same
 # figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
-MADE_BY = {"inventory": "fb3ee88201187d24", "price": "ac3228ebbd18db5d", "attribute": "01584d9f8537a0f7"}
+MADE_BY = {"inventory": "fb3ee88201187d24", "price": "ac3228ebbd18db5d", "attribute": "54ee33624ad3873f"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 
