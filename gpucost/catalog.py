@@ -117,8 +117,9 @@ def claim_metrics(kind: str) -> list[str]:
 class ActivityMetric:
     """A metric that counts as `part`.
 
-    `part` is device, mig (instances), memory, power, or compared (to settle a device's scale). `scale`
-    converts to percent, memory to MiB and power to watts; `is_set` if the configuration sets the scale.
+    `part` is device, mig (instances), memory, power, compared (to settle a device's scale), or profile (for
+    effective cost). `scale` converts to percent, memory to MiB, power to watts and energy to joules;
+    `is_set` if the configuration sets the scale.
     `unit`: a series covers a device or one of its cores. `only` is a matcher for names that other exporters
     use, too.
     """
@@ -182,6 +183,8 @@ def activity_metrics(activity: Activity) -> list[ActivityMetric]:
                 "compared",
                 [row for row in rows if row["measures"] == measure and row["vendor"] == device["vendor"]],
             )
+    if activity.profile:
+        add("profile", [row for row in rows if row["measures"] != "device_busy"])
     return found
 
 

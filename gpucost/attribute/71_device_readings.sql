@@ -1,6 +1,6 @@
--- reads: device_holdings, device_hours, node_devices, blocks, settings; the span [span_from_ms, span_to_ms)
--- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours for which aggregates are not enough; uneven if each sample counts by itself
--- invariant: uneven if samples are uneven, series overlap, or a holding begins or ends between samples; in a device's hour all or none of its series are uneven; a day needs the sample lists of uneven series only
+-- reads: device_holdings, profiled_hours, device_hours, node_devices, blocks, settings; the span [span_from_ms, span_to_ms)
+-- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours for which aggregates are not enough, or with profiling metrics; uneven if each sample counts by itself
+-- invariant: uneven if the hour has profiling metrics, samples are uneven, series overlap, or a holding begins or ends between samples; in a device's hour all or none of its series are uneven; a day needs the sample lists of uneven series only
 -- only with: node_devices, told_activity
 -- otherwise: device_readings (series_id INTEGER, hour INTEGER, is_uneven BOOLEAN)
 CREATE OR REPLACE TEMP TABLE partial_hours AS
@@ -8,6 +8,11 @@ CREATE OR REPLACE TEMP TABLE partial_hours AS
 SELECT *, from_ms - hour::BIGINT * 3600000 AS from_offset_ms, to_ms - hour::BIGINT * 3600000 AS to_offset_ms
 FROM device_holdings
 WHERE NOT whole;
+-- only with: profiled_hours
+INSERT INTO partial_hours
+SELECT *, from_ms - hour::BIGINT * 3600000, to_ms - hour::BIGINT * 3600000
+FROM device_holdings SEMI JOIN profiled_hours USING (device_id, hour)
+WHERE whole;
 CREATE OR REPLACE TEMP TABLE device_readings AS
 WITH wanted AS MATERIALIZED (
     FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)
@@ -26,6 +31,8 @@ readings AS MATERIALIZED (
     FROM sampled AS b JOIN wanted AS w USING (device_id, hour) CROSS JOIN settings AS c
 ),
 uneven AS (
+    FROM profiled_hours
+    UNION
     SELECT device_id, hour FROM readings WHERE (step_ms IS NULL AND samples > 1) OR lead_offset_ms <= last_offset_ms
     UNION
     SELECT device_id, hour

@@ -8,6 +8,7 @@ WITH heard AS (
         least(s.to_ms, h.to_ms) - greatest(s.from_ms, h.from_ms) AS held_ms
     FROM partial_hours AS h
     JOIN sample_intervals AS s ON s.device_id = h.device_id AND s.hour = h.hour AND s.from_ms < h.to_ms AND h.from_ms < s.to_ms
+    WHERE NOT h.whole
 ),
 parts AS (
     SELECT allocation_id, run_from_ms, later_ms, from_ms, is_cell, gpu_ms, cost,

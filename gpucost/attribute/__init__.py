@@ -47,6 +47,7 @@ WHERE hour >= ($start + 3599999) // 3600000 AND hour < $end // 3600000 AND vals 
     AND (series_id, hour) NOT IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
     -- the unit of a value may depend on them
     AND series_id NOT IN (SELECT series_id FROM node_devices WHERE scale IS DISTINCT FROM usual_scale)
+    AND series_id NOT IN (SELECT series_id FROM profile_devices)
     AND series_id NOT IN (
         SELECT series_id FROM activity_series
         WHERE part = 'compared' AND cluster IN (SELECT cluster FROM node_devices WHERE scale IS DISTINCT FROM usual_scale))"""
@@ -58,7 +59,15 @@ CREATE OR REPLACE TEMP TABLE basis_spans (
 # The attributed rows of days that begin in [$start, $end).
 _CLEARED = [
     f"DELETE FROM {table} WHERE from_ms >= $start AND from_ms < $end"  # noqa: S608 - names of our own
-    for table in ("attributed_days", "cost_runs", "node_runs", "activity_hours", "cost_daily", "node_daily")
+    for table in (
+        "attributed_days",
+        "cost_runs",
+        "node_runs",
+        "activity_hours",
+        "profile_hours",
+        "cost_daily",
+        "node_daily",
+    )
 ]
 # Tables of inventory that are not read here.
 _DROP_LARGE = """

@@ -12,6 +12,7 @@ from gpucost.cli.output import to_stdout, waiting, write_output
 from gpucost.disk import atomic_write
 from gpucost.errors import UsageError
 from gpucost.options import RARE, Option
+from gpucost.questions import QUESTIONS
 from gpucost.questions.report import incomplete, read_or_incomplete
 
 if TYPE_CHECKING:
@@ -29,12 +30,18 @@ def report(
     brief: Annotated[
         bool, Option("Markdown: print only the three-line summary, for a pull request comment.")
     ] = False,
+    efficiency: Annotated[
+        bool, Option("Show effective cost instead, as gpucost efficiency does (docs/efficiency.md).")
+    ] = False,
 ) -> None:
-    """Write the report, its summary, or the month's bill as a FOCUS file."""
+    """Write the report, its summary, its effective cost, or the month's bill as a FOCUS file."""
     if brief and call.format != "markdown":
         raise UsageError("--brief needs --format markdown", "add --format markdown")
     if call.format == "focus":
         write_focus(call, focus_version, **ask.keywords)
+        return
+    if efficiency and call.format != "html":
+        call.answer(QUESTIONS["efficiency"].function(ask.keywords["request"], ask.keywords.get("top", 10)))
         return
     answer = ask()
     if brief:

@@ -757,6 +757,9 @@ class Activity(Section):
     """Factor to a percentage (default: derived from the values)."""
     memory: bool = False
     """Also collect used GPU memory, `DCGM_FI_DEV_FB_USED`: as many additional samples as activity has."""
+    profile: bool = False
+    """Also collect activity of SMs and pipes, memory, power and energy, for `report --efficiency`
+    (docs/efficiency.md)."""
 
 
 class Mig(Section):
@@ -858,6 +861,10 @@ class UnitSettings(Section):
     """Label with the tenant served; the first present label of a list."""
     prompt_weight: float | None = Field(default=None, ge=0, le=100)
     """Cost of a prompt token relative to a generated token. Default: 0.25."""
+    flops_per_unit: float | None = Field(default=None, gt=0)
+    """Floating-point operations of the model per unit, for MFU (docs/efficiency.md)."""
+    precision: Literal["fp16", "bf16", "fp8", "int8", "tf32", "fp32", "fp64"] = "bf16"
+    """Precision of these operations."""
     run_label: OptionalString = None
     """Label that distinguishes runs of one workload."""
     match: LabelValues = {}
@@ -879,6 +886,7 @@ class UnitSettings(Section):
             'kind = "gauge" is for epochs; other units are counters': not is_epoch and self.kind == "gauge",
             "prompt_weight is for prompt tokens": self.unit.removesuffix("s") != "prompt_token"
             and self.prompt_weight is not None,
+            "flops_per_unit is for counters": self.kind == "gauge" and self.flops_per_unit is not None,
             "marks and resumes are for epochs": not is_epoch and bool(self.marks or self.resumes),
         }
 

@@ -1,5 +1,5 @@
 -- reads: nodes, loads, coverage_gaps
--- writes: settings, state_intervals, untracked_time, node_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, sliced_shares, unbound_requests, unnamed_samples
+-- writes: settings, state_intervals, untracked_time, node_devices, profile_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, sliced_shares, unbound_requests, unnamed_samples
 -- invariant: the temporary tables that inventory hands to price and attribution, empty; each is filled by the stage of its name (settings by load_settings), which defines its rows; a described fleet fills only allocation_teams
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE,
@@ -14,6 +14,8 @@ CREATE OR REPLACE TEMP TABLE node_devices (
     node_label VARCHAR, model_name VARCHAR, namespace VARCHAR, pod VARCHAR, by_claim BOOLEAN, job_id UBIGINT,
     target_id UBIGINT, first_ms BIGINT, last_ms BIGINT, end_ms BIGINT, unit VARCHAR, usual_scale DOUBLE, scale
     DOUBLE, node_id UBIGINT, up_from_ms BIGINT, up_to_ms BIGINT, device_id UBIGINT);
+CREATE OR REPLACE TEMP TABLE profile_devices (
+    series_id INTEGER, device_id UBIGINT, scale DOUBLE, usual_scale DOUBLE, first_ms BIGINT, end_ms BIGINT, measure VARCHAR);
 CREATE OR REPLACE TEMP TABLE node_hosts (node_id UBIGINT, part VARCHAR, units DOUBLE);
 CREATE OR REPLACE TEMP TABLE node_parts (
     node_id UBIGINT, part_id UBIGINT, gpu_model VARCHAR, gpu_count DOUBLE, machine_gpus DOUBLE, uuids VARCHAR[], profiles VARCHAR[],

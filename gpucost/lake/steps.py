@@ -50,7 +50,8 @@ def _tables(step: str, names: str) -> tuple[str, ...]:
 _PRICES = _tables("price", "nodes collected node_stops node_prices unseen_time basis_spans")
 _HOLDINGS = _tables(
     "inventory",
-    "allocations absences allocation_devices told_activity allocation_teams allocation_hosts node_hosts node_devices",
+    "allocations absences allocation_devices told_activity allocation_teams allocation_hosts node_hosts node_devices "
+    "profile_devices",
 )
 STEPS = {
     "inventory": LakeStep(
@@ -64,8 +65,8 @@ STEPS = {
         _tables(
             "inventory",
             "nodes allocations allocation_traits mig_fragmentation pending_pods collected coverage_gaps node_stops warnings "
-            "node_devices node_hosts unlisted_holdings unlisted_nodes allocation_devices allocation_hosts unproven_ends "
-            "allocation_teams told_activity absences request_gaps",
+            "node_devices profile_devices node_hosts unlisted_holdings unlisted_nodes allocation_devices "
+            "allocation_hosts unproven_ends allocation_teams told_activity absences request_gaps",
         ),
     ),
     "price": LakeStep(
@@ -87,7 +88,7 @@ STEPS = {
         "cluster, days",
         "attribute/*.sql",
         ("raw/blocks", *_PRICES, *_HOLDINGS),
-        _tables("attribute", "cost_runs node_runs activity_hours cost_daily node_daily"),
+        _tables("attribute", "cost_runs node_runs activity_hours profile_hours cost_daily node_daily"),
     ),
     "warnings": LakeStep(
         "lake",
@@ -267,7 +268,8 @@ class _Work:
         inventory.declare(self.con)
         inventory.load_settings(self.con, self.config, self.task.heard)
         # here, a series is numbered by its key
-        self.con.execute("ALTER TABLE node_devices ALTER series_id TYPE UBIGINT")
+        for name in ("node_devices", "profile_devices"):
+            self.con.execute(f"ALTER TABLE {name} ALTER series_id TYPE UBIGINT")
 
     def fill(self, step: str, *names: str, where: str = "true") -> None:
         """Fill tables with the rows of an earlier step; first create tables that stages usually create."""
@@ -438,7 +440,7 @@ def _prepare_days(work: _Work, span: tuple[int, int] | None = None) -> None:
 def _days(work: _Work) -> None:
     _prepare_days(work)
     con = work.con
-    work.fill("inventory", "node_devices", where="scale IS DISTINCT FROM usual_scale")
+    work.fill("inventory", "node_devices", "profile_devices", where="scale IS DISTINCT FROM usual_scale")
     attribute.load_local_days(con, work.config.tz, *con.execute(attribute.COVERED).fetchall()[0])
     run_stage(con, attribute.DAYS, "20_day_fingerprints")
     work.reply.days = con.execute(
@@ -456,7 +458,8 @@ SELECT NULL::INTEGER AS idle_ms, NULL::DOUBLE AS value_ms, NULL::INTEGER AS long
 _SUMS = """
 CREATE TABLE blocks AS
 SELECT * REPLACE (CASE WHEN $with_lists THEN vals END AS vals, CASE WHEN $with_lists THEN offsets_ms END AS offsets_ms)
-FROM lake_blocks SEMI JOIN node_devices USING (series_id)
+FROM lake_blocks
+SEMI JOIN (SELECT series_id FROM node_devices UNION ALL SELECT series_id FROM profile_devices) USING (series_id)
 WHERE hour >= $from_hour AND hour <= $to_hour
 ORDER BY series_id, hour"""
 _LISTS = """
@@ -464,7 +467,8 @@ UPDATE blocks SET vals = r.vals, offsets_ms = r.offsets_ms
 FROM (
     SELECT series_id, hour, vals, offsets_ms FROM lake_blocks
     WHERE hour >= $from_hour AND hour <= $to_hour
-        AND (series_id, hour) IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
+        AND ((series_id, hour) IN (SELECT (series_id, hour) FROM device_readings WHERE is_uneven)
+            OR series_id IN (SELECT series_id FROM profile_devices))
 ) AS r
 WHERE blocks.series_id = r.series_id AND blocks.hour = r.hour"""
 _OTHER_THRESHOLD = f"""
@@ -480,7 +484,7 @@ def _attribute(work: _Work) -> None:
     span = days[0].start, days[-1].end
     start, end = span[0] - NEIGHBOR_MS, span[1] + NEIGHBOR_MS
     _prepare_days(work, span)
-    work.fill("inventory", "node_devices", where=f"first_ms < {end} AND end_ms > {start}")
+    work.fill("inventory", "node_devices", "profile_devices", where=f"first_ms < {end} AND end_ms > {start}")
     hours = {"from_hour": start // MS_PER_HOUR, "to_hour": end // MS_PER_HOUR}
     with_lists = True
     if rows := _rows_of(work, "blocks", "* EXCLUDE (series_key)"):
@@ -503,6 +507,7 @@ def _attribute(work: _Work) -> None:
     order = {
         **dict.fromkeys(("cost_runs", "cost_daily"), "from_ms, node_id, allocation_id, kind, team"),
         "node_runs": "from_ms, node_id", "activity_hours": "from_ms, allocation_id",
+        "profile_hours": "from_ms, allocation_id, measure",
         "node_daily": "from_ms, node_id, price_source",
     }  # fmt: skip
     for day in days:

@@ -68,6 +68,8 @@ _QUESTIONS = (
              formats=REPORT_FORMATS, takes_lake=True),
     Question("waste", "waste", "Show wasted GPU time, each GPU-hour in one bucket.", "waste.anatomy:WasteAnswer",
              takes_lake=True),
+    Question("efficiency", "efficiency", "Show effective cost: active GPUs and busy SMs.",
+             "efficiency:EfficiencyAnswer", takes_lake=True),
     Question("queue", "queue", "Show waiting times for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
     Question("findings", "findings", "List actions against waste, most expensive first.", "findings.kinds:Findings",
              takes_lake=True),

@@ -39,6 +39,8 @@ report-by                 | report --month 2026-03 --by team,gpu_model --top 3
 report-shared             | report --month 2026-03 --share-unallocated proportional
 report-team               | report --last 7d --team research --by workload,day
 waste                     | waste --month 2026-03 --by team,workload_type
+efficiency                | efficiency --month 2026-03 --top 2
+report-efficiency         | report --efficiency --month 2026-03 --team research
 findings                  | findings --month 2026-03
 findings-top              | findings --from 2026-03-17 --to 2026-03-24 --top 4
 queue                     | queue --month 2026-03

@@ -67,6 +67,19 @@ def check_figures(case: Path, store: Store) -> None:
     assert abs(everything.cost + everything.unallocated_cost - everything.node_cost) <= 1e-6
 
 
+def check_efficiency(case: Path, answer: Mapping[str, Any]) -> None:
+    """Fail with each figure of effective cost that differs by more than a millionth; without expected ones, do nothing."""
+    wrong = []
+    for row in read_expected(case).get("efficiency", []):
+        names = {name: row[name] for name in ("team", "workload", "gpu_model") if name in row}
+        (found,) = (each for each in answer["rows"] if names.items() <= each.items())
+        for name, truth in row.items():
+            is_near = abs((found[name] or 0) - truth) <= 1e-6 if isinstance(truth, float) else False
+            if not is_near and found[name] != truth:
+                wrong.append(f"{names}: {name} is {found[name]}, true is {truth}")
+    assert not wrong, "\n".join(wrong)
+
+
 def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figures) -> list[str]:
     """Return a line per wrong figure of a pod, a namespace or the total."""
     fleet, expected = read_fleet(case), read_expected(case)

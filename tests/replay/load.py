@@ -40,6 +40,8 @@ def write_config(
         f"[[teams]]\nname = {json.dumps(team['name'])}\nnamespaces = {json.dumps(team['namespaces'])}\n"
         for team in fleet.get("teams", [])
     )
+    if "profile" in fleet:
+        settings = f"{settings}\n[activity]\nprofile = true\n"
     path = folder / "gpucost.toml"
     path.write_text(f"""store = "gpucost.duckdb"
 timezone = {json.dumps(fleet.get("timezone", "UTC"))}

@@ -68,7 +68,7 @@ def test_metric_table_has_both_names_of_each_version_and_labels_for_silences() -
     for row in rows:
         if row["exporter"] == "dcgm-exporter":
             measured.setdefault(row["versions"], set()).add(row["measures"])
-    names = "device_busy engine sm tensor memory_bandwidth memory_used power energy"
+    names = "device_busy engine sm tensor memory_bandwidth memory_used power energy fp16 fp32 fp64 occupancy"
     assert measured["2.0 to 4.8"] == measured["from 4.9"] == set(names.split())
     vendors = {row["vendor"] for row in rows if row["measures"] == "device_busy"}
     assert vendors == {"nvidia", "amd", "google", "aws", "habana"}

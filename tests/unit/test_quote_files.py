@@ -292,7 +292,7 @@ kind: Pod, metadata: {{name: a}}, spec: {{containers: 5}} | cannot read a.yaml
 kind: Pod, spec: {{{C % 1}}} | cannot read a.yaml
 kind: Pod, metadata: {{name: a}}, spec: {{affinity: {{nodeAffinity: {{a: [{{key: nvidia.com/gpu.product}}]}}}}, {C % 1}}} | nodeAffinity is not supported
 a: &a 1, kind: Pod, b: *a | aliases (*name) are not supported
-kind: Pod, metadata: [1], spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]} | \[1\] is not an object
+kind: Pod, metadata: [1], spec: {{{C % 1}}} | [1] is not an object
 kind: [ | while parsing
 """
 

@@ -1,4 +1,4 @@
--- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, node_devices, told_activity, allocation_teams, allocation_hosts, node_hosts, basis_spans
+-- reads: local_days, unseen_time, absences, loads, cuts, nodes, node_stops, node_prices, collected, allocations, allocation_devices, node_devices, profile_devices, told_activity, allocation_teams, allocation_hosts, node_hosts, basis_spans
 -- writes: day_fingerprints, one row per local day: a digest of all inputs of its cells
 -- invariant: rows are clipped to the day, so that only events of the day (or, for samples, close to it) change it
 CREATE OR REPLACE TEMP TABLE day_fingerprints AS
@@ -16,7 +16,9 @@ inputs AS (
     UNION ALL
     -- the unit of a series, if it differs from the metric's usual one: a later sample may prove it
     SELECT h.day_ms, hash('scale', h.allocation_id, n.series_id, n.scale)
-    FROM (FROM node_devices WHERE scale IS DISTINCT FROM usual_scale) AS n
+    FROM (
+        FROM (SELECT series_id, device_id, scale, usual_scale, first_ms, end_ms FROM node_devices UNION ALL SELECT * EXCLUDE (measure) FROM profile_devices)
+        WHERE scale IS DISTINCT FROM usual_scale) AS n
     JOIN allocation_devices AS v USING (device_id)
     JOIN held AS h ON h.allocation_id = v.allocation_id AND h.from_ms < n.end_ms AND n.first_ms < h.to_ms
     UNION ALL

@@ -110,7 +110,7 @@ def activity_series(activity: Activity, *parts: str) -> list[tuple[ActivityMetri
 
 
 def _activity(activity: Activity) -> list[Selector]:
-    parts = ("device", "mig", "memory") if activity.memory else ("device", "mig")
+    parts = ("device", "mig", *(["memory"] if activity.memory else []), "profile")
     return [selector for _, selector in activity_series(activity, *parts)]
 
 

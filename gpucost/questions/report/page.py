@@ -11,6 +11,7 @@ from gpucost.options import WorkloadSelection
 from gpucost.periods import Period, is_month, period_words
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
+from gpucost.questions.efficiency import PARTS, losses_of, remedies, tables, waterfalls
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
@@ -23,12 +24,13 @@ from gpucost.render.html import Bar, Block
 from gpucost.render.view import LayerKind, ReportView, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
     from gpucost.config.model import Config
     from gpucost.publish.chargeback import Bundle
+    from gpucost.questions.efficiency import Waterfall
     from gpucost.questions.findings.kinds import Findings
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
@@ -111,21 +113,25 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view
-    facts = _facts(config, store, query)
+    workloads, waste, units, effective = _facts(config, store, query)
     advice = of_findings.findings_of(config, store, query) if findings else None
-    return replace(view, blocks=blocks(config, query.period, *facts, advice, findings))
+    found = blocks(config, query.period, workloads, waste, units, advice, findings)
+    return replace(view, blocks=(*found, *_effective(effective, config.currency)))
 
 
-def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tuple[UnitView, ...]]:
-    """The data of the blocks, by the report's filters: every workload, waste and unit costs."""
+def _facts(
+    config: Config, store: Store, query: Query
+) -> tuple[Table, Waste, tuple[UnitView, ...], tuple[Waterfall, ...]]:
+    """The data of the blocks, by the report's filters: every workload, waste, unit costs and effective cost."""
     unit_query = UnitQuery(config, query.period, query.period_name, **query.filters)
 
-    def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
+    def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...], tuple[Waterfall, ...]]:
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query, {})[None],
             dissect(con, config, query, top=0),
             unit_views(con, unit_query),
+            waterfalls(con, config, query) if config.activity.profile else (),
         )
 
     return read_attributed(config, store, read, query.period)
@@ -190,6 +196,23 @@ def _wasted(waste: Waste, currency: str, command: str | None) -> Block | None:
     return Block(
         "Where GPU time went", intro, bars=bars, note=f"What to do about it: {command}" if command else None
     )
+
+
+def _effective(rows: Sequence[Waterfall], currency: str) -> Iterator[Block]:
+    """The waterfall as bars, a table for each grouping, and the workloads that lose most."""
+    if not rows:
+        return
+    total, *others = tables(rows, FINDINGS)
+    bars = []
+    for part, title, _, kind in PARTS:
+        cost = getattr(rows[0], f"{part}_cost")
+        if cost is not None:
+            bars.append(Bar(title, cost, "money", None, kind))
+    yield Block("Effective cost", total.title, bars=tuple(bars), note=total.note)
+    for table in others:
+        yield Block(f"Effective cost {table.title.replace('By', 'by')}", table=table)
+    for lost in remedies(losses_of(rows), currency):
+        yield Block(lost.title, "; ".join(lost.texts), note=lost.note)
 
 
 def _per_unit(view: UnitView, words: str) -> Block | None:

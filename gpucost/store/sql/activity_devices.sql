@@ -5,7 +5,7 @@
 CREATE OR REPLACE TEMP TABLE activity_devices AS
 WITH named AS (
     SELECT *, min(first_ms) FILTER (pod IS NOT NULL) OVER (PARTITION BY cluster, uuid) AS named_from_ms
-    FROM activity_series WHERE scale IS NOT NULL AND part <> 'compared'
+    FROM activity_series WHERE scale IS NOT NULL AND part NOT IN ('compared', 'profile')
 ),
 placed AS (
     SELECT a.allocation_id, n.series_id
