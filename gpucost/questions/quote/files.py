@@ -210,8 +210,8 @@ def _requested(file: Path, document: Any) -> Requested:
         ):
             raise ValueError("nodeAffinity is not supported; use nodeSelector")
     metadata = _get(document, "metadata")
-    name = f"{document['kind']}/{metadata.get('name') or metadata['generateName']}"
-    return Requested(file, name, f"{metadata.get('namespace') or ''}" or None, +units, labels, seconds)
+    name = f"{document['kind']}/{_get(metadata, 'name') or metadata['generateName']}"
+    return Requested(file, name, f"{_get(metadata, 'namespace') or ''}" or None, +units, labels, seconds)
 
 
 def _nodes(node: Any, copies: int) -> Iterator[tuple[int, Any]]:
