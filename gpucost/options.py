@@ -124,6 +124,21 @@ class WorkloadSelection(Selection):
 
 
 @mixin_dataclass
+class LabelSelection(WorkloadSelection):
+    """A part of the fleet, down to workloads, users and labels."""
+
+    labels: Annotated[
+        Names,
+        Option(
+            "Label of pods, namespaces or nodes to include, as NAME=VALUE (repeatable; default: all).",
+            "NAME=VALUE",
+            flag="--label",
+            panel=WHOSE,
+        ),
+    ] = ()
+
+
+@mixin_dataclass
 class MonthOption:
     """A calendar month."""
 

@@ -15,6 +15,7 @@ from gpucost import disk
 from gpucost.errors import GpucostError
 from gpucost.options import (
     ClusterOption,
+    LabelSelection,
     MonthOption,
     Names,
     PeriodOptions,
@@ -42,10 +43,10 @@ _ended = ExitStack()
 atexit.register(_ended.close)
 _MOST_GAPS = 5
 # The fields that select a part of the fleet.
-_SELECTED = ("teams", "namespaces", "clusters", "workloads", "users")
+_SELECTED = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
 DIMENSION_NAMES = (
     "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
-    "zone, month, day, hour, and for Slurm account, user, partition, qos, reservation"
+    "zone, month, day, hour, priority_class, label:NAME, and for Slurm account, user, partition, qos, reservation"
 )
 
 
@@ -261,6 +262,11 @@ class FleetRequest(Selection, PeriodOptions, Request):
 @mixin_dataclass
 class WorkloadRequest(WorkloadSelection, PeriodOptions, Request):
     """A question about a period and a part of the fleet, down to workloads."""
+
+
+@mixin_dataclass
+class LabeledRequest(LabelSelection, WorkloadRequest):
+    """A question about a period and a part of the fleet, down to workloads and labels."""
 
 
 def with_notes(request: Request, document: Document, notes: Sequence[str]) -> Document:

@@ -103,9 +103,11 @@ def read_findings(
 def findings_of(
     config: Config, store: Store, query: Query, show_progress: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
-    if query.users:
-        raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
+    """The findings about the query's part of the fleet. Raises UsageError for users and labels: findings name none."""
+    if query.users or query.labels:
+        raise UsageError(
+            "--findings cannot be narrowed to users or labels", "leave out --findings, --user and --label"
+        )
     return read_findings(config, store, query.period, show_progress).narrowed(query)
 
 

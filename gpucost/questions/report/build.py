@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
-from gpucost.questions.report import sharing
+from gpucost.questions.report import labels, sharing
 from gpucost.questions.report.coverage import UNTRACKED, coverage
 from gpucost.questions.report.query import Query, newest_data
 from gpucost.questions.report.rows import (
@@ -174,6 +174,7 @@ def _build(
             unpriced = unpriced_gpus(con, query)
     known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
+        *labels.notices(con, query),
         *(sharing.notices(con, config) if is_shared else ()),
         *(api_cost.notices(con, config, query.period, now, known_to) if has_api else ()),
     ]
@@ -220,7 +221,7 @@ def _title(query: Query, tz: ZoneInfo) -> str:
         selection += f" in {namespaces}"
     elif namespaces:
         selection = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
-    pods = (*query.workloads, *(f"user {name}" for name in query.users))
+    pods = (*query.workloads, *(f"user {name}" for name in query.users), *query.labels)
     if pods:
         selection = ", ".join(pods) + (f" of {selection}" if query.teams or query.namespaces else "")
     if query.clusters:

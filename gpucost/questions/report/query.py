@@ -16,11 +16,17 @@ from gpucost.store.sqlfiles import value
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+LABEL = "label:"
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
 DIMENSIONS = (
     "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos",
-    "reservation", "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
+    "reservation", "priority_class", "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
 )  # fmt: skip
+
+
+def is_label(dimension: str) -> bool:
+    """Whether a dimension is a label: `label:NAME`."""
+    return dimension.startswith(LABEL) and dimension != LABEL
 
 
 @frozen_dataclass
@@ -44,6 +50,7 @@ class Query:
     clusters: Names = ()
     workloads: Names = ()
     users: Names = ()
+    labels: Names = ()
     top: int = 10
     most: int | None = None
     period_note: str | None = None
@@ -56,12 +63,15 @@ class Query:
 
     def __post_init__(self) -> None:
         for name in self.by:
-            if name not in DIMENSIONS:
+            if name not in DIMENSIONS and not is_label(name):
                 near = nearest(name.strip().lower().replace("-", "_"), DIMENSIONS)[0]
                 raise UsageError(
                     f"dimension not found: {name!r}; did you mean {near}?",
-                    f"--by takes any of {', '.join(DIMENSIONS)}",
+                    f"--by takes any of {', '.join(DIMENSIONS)}, {LABEL}NAME",
                 )
+        for text in self.labels:
+            if not all(text.partition("=")[::2]):
+                raise UsageError(f"invalid label {text!r}", "--label takes NAME=VALUE")
         if self.period.is_empty:
             raise UsageError(
                 f"the period {self.period} is empty: it ends before it begins",
@@ -76,20 +86,20 @@ class Query:
     @property
     def usual(self) -> str:
         """The default dimension of the rows."""
-        if self.namespaces or self.workloads or self.users:
+        if self.namespaces or self.workloads or self.users or self.labels:
             return "workload"
         return "namespace" if self.teams else "team"
 
     @property
     def filters(self) -> dict[str, Names]:
         """The names that each filter accepts; empty means all."""
-        names = ("teams", "namespaces", "clusters", "workloads", "users")
+        names = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
         return {name: getattr(self, name) for name in names}
 
     @property
     def is_narrowed(self) -> bool:
         """Whether only some pods are selected. Unallocated GPUs are then not part of the answer."""
-        return bool(self.teams or self.namespaces or self.workloads or self.users)
+        return any(names for name, names in self.filters.items() if name != "clusters")
 
 
 def nearest(word: str, names: Names | list[str]) -> list[str]:
