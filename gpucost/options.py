@@ -124,8 +124,8 @@ class WorkloadSelection(Selection):
 
 
 @mixin_dataclass
-class LabelSelection(WorkloadSelection):
-    """A part of the fleet, down to workloads, users and labels."""
+class LabelOption:
+    """Labels to select; empty means all."""
 
     labels: Annotated[
         Names,
@@ -136,6 +136,11 @@ class LabelSelection(WorkloadSelection):
             panel=WHOSE,
         ),
     ] = ()
+
+
+@mixin_dataclass
+class LabelSelection(LabelOption, WorkloadSelection):
+    """A part of the fleet, down to workloads, users and labels."""
 
 
 @mixin_dataclass

@@ -15,6 +15,7 @@ from gpucost import disk
 from gpucost.errors import GpucostError
 from gpucost.options import (
     ClusterOption,
+    LabelOption,
     LabelSelection,
     MonthOption,
     Names,
@@ -257,6 +258,11 @@ class SelectionRequest(WorkloadSelection, Request):
 @mixin_dataclass
 class FleetRequest(Selection, PeriodOptions, Request):
     """A question about a period and a part of the fleet."""
+
+
+@mixin_dataclass
+class LabeledFleetRequest(LabelOption, FleetRequest):
+    """A question about a period and a part of the fleet, also by label."""
 
 
 @mixin_dataclass

@@ -277,3 +277,15 @@ def test_september_spot_advice_saves_money_in_october(demo: Config) -> None:
     scale = before / sum(row["today"] for row in moving if row["suits spot"] == "safe")
     assert least * scale <= before - after <= most * scale
     assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)
+
+
+def test_findings_are_narrowed_to_workloads_with_a_label(findings: Findings, sample: Config) -> None:
+    query = Query(period=MONTH, period_name="", labels=("karpenter.sh/capacity-type=spot",))
+    found = of_findings.findings_of(sample, Store(sample.store), query).findings
+    on_spot = """SELECT DISTINCT a.cluster, a.namespace, a.workload FROM allocations AS a JOIN nodes AS n USING (node_id)
+        WHERE n.capacity_type = 'spot' AND a.held_from_ms < $2 AND $1 < a.held_to_ms AND a.gpus > 0"""
+    with Store(sample.store).read() as con:
+        owners = {*con.execute(on_spot, [MONTH.start_ms, MONTH.end_ms]).fetchall()}
+    expected = [one for one in findings.findings if one.owners & owners]
+    assert list(found) == expected
+    assert 0 < len(expected) < len(findings.findings)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpucost.api import Gpucost
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period
 from gpucost.questions.report.query import Query
@@ -185,3 +186,11 @@ def test_shares_of_unallocated_cost_by_label_add_up(figures: Figures) -> None:
     assert shares(only) == {"x": found["x"]}
     assert only.totals_shared is not None
     assert only.totals_shared.unallocated_cost == found["x"]
+
+
+def test_api_takes_labels(figures: Figures) -> None:
+    span = {"start": "2026-03-10", "end": "2026-03-11"}
+    answer = Gpucost(figures.config.path).report(by=NAME, label="pool=p1", **span)
+    frame = answer.df()
+    found = {name: float(cost) for name, cost in zip(frame[NAME], frame["cost"], strict=True)}
+    assert found == {"x": 4.8, "y": 2.4, "z": 10.8, "unassigned": 1.8}

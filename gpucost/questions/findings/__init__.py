@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period
-from gpucost.questions.request import FleetRequest
+from gpucost.questions.report.reading import report
+from gpucost.questions.request import LabeledFleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def findings(
-    request: FleetRequest,
+    request: LabeledFleetRequest,
     workload: Annotated[
         Names, Option("Only findings about this workload; repeatable.", "KIND/NAME", panel=WHOSE)
     ] = (),
@@ -88,6 +89,7 @@ def findings(
     )
 
 
+_OWNER = ("cluster", "namespace", "workload")
 TITLE = "What to do about it"
 
 
@@ -103,12 +105,14 @@ def read_findings(
 def findings_of(
     config: Config, store: Store, query: Query, show_progress: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """The findings about the query's part of the fleet. Raises UsageError for users and labels: findings name none."""
-    if query.users or query.labels:
-        raise UsageError(
-            "--findings cannot be narrowed to users or labels", "leave out --findings, --user and --label"
-        )
-    return read_findings(config, store, query.period, show_progress).narrowed(query)
+    """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
+    if query.users:
+        raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
+    found = read_findings(config, store, query.period, show_progress).narrowed(query)
+    if not query.labels:
+        return found
+    held = report(config, store, replace(query, by=_OWNER, with_sections=False, with_series=False))
+    return found.about({tuple(row.keys.values()) for row in held.rows})
 
 
 def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -> Items:

@@ -51,12 +51,14 @@ WHERE ends_with(metric, '_labels') AND labels[$1 || '_conflict1'] <> labels[$1 |
 
 
 def prepare(con: DuckDBPyConnection, query: Query, by: Names) -> list[int]:
-    """Make the temporary table label_spans. Return the hours at which a value changes, in milliseconds.
+    """Make the temporary table label_spans, and set report_has_labels. Return the hours, in milliseconds, at which
+    a value changes.
 
     The table is empty if neither `by` nor a filter reads labels. Raises GpucostError for a label that is not exported.
     """
     wanted = _wanted(query, by)
     con.execute(_NO_SPANS)
+    con.execute("SET VARIABLE report_has_labels = $1::BOOLEAN", [bool(wanted)])
     if not wanted:
         return []
     for stage in ("interface", "11_state_intervals", "12_pods_without_uid"):
