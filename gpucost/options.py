@@ -120,7 +120,10 @@ class WorkloadSelection(Selection):
     workloads: Annotated[
         Names, only("workload", "Workload to include, as Kind/name or name (repeatable; default: all).")
     ] = ()
-    users: Annotated[Names, only("user", "Slurm user to include (repeatable; default: all).")] = ()
+    users: Annotated[
+        Names,
+        only("user", "User of Slurm or of the label [labels] user to include (repeatable; default: all)."),
+    ] = ()
 
 
 @mixin_dataclass

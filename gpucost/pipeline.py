@@ -208,6 +208,8 @@ def inputs_of(config: Config) -> attribution.InputDigests:
         # the loads show other changes of the collected data
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
         f"{config.slurm.charge_reservations} {config.slurm.in_kubernetes}",
+        # without it, earlier figures stay valid
+        *filter(None, [config.labels.user]),
         # the clusters that should report
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),

@@ -652,6 +652,13 @@ class TeamLabels(Section):
     """Pod label, such as `team`."""
 
 
+class Labels(Section):
+    """Labels with facts about pods outside Slurm. The pod's label wins over the namespace's."""
+
+    user: str | None = None
+    """Label that names the user, such as `owner`, for `--by user` and `--user`."""
+
+
 class Team(Section):
     """A team by namespaces, labels or AWS cost categories, for workloads without a label of [team_labels].
     The first match wins: labels before namespaces, namespaces before cost categories.
@@ -1028,6 +1035,7 @@ class Config(Section):
     hami: Hami = Hami.model_construct()
     targets: Targets = Targets.model_construct()
     team_labels: TeamLabels = TeamLabels.model_construct()
+    labels: Labels = Labels.model_construct()
     teams: list[Team] = []
     workload_types: list[WorkloadTypeRule] = []
     waste: WasteSettings = WasteSettings.model_construct()

@@ -47,7 +47,7 @@ _MOST_GAPS = 5
 _SELECTED = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
 DIMENSION_NAMES = (
     "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
-    "zone, month, day, hour, priority_class, label:NAME, and for Slurm account, user, partition, qos, reservation"
+    "zone, month, day, hour, user, priority_class, label:NAME, and for Slurm account, partition, qos, reservation"
 )
 
 

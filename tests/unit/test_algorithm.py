@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # The stages that compute figures. After a change to one, check whether the same inputs still give the same
 # figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
-MADE_BY = {"inventory": "d0666082deab00c0", "price": "ac3228ebbd18db5d", "attribute": "df33f501173c0786"}
+MADE_BY = {"inventory": "a8d268f3cc41798d", "price": "ac3228ebbd18db5d", "attribute": "df33f501173c0786"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
 
 

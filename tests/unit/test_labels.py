@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from gpucost.api import Gpucost
+from gpucost.config.model import Config, Labels
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period
+from gpucost.pipeline import inputs_of
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report
 from gpucost.questions.waste import waste_report
@@ -27,15 +29,17 @@ MAIN = case(
     alone(
         6,
         L4,
-        pod("a", "w", [0], 0, 6, labels={"app_kubernetes_io_name": "x"}),
-        pod("b", "w", [1], 0, 6, "serve", labels={"cost_center": "own"}),
+        pod("a", "w", [0], 0, 6, labels={"app_kubernetes_io_name": "x", "person": "ann"}),
+        pod("b", "w", [1], 0, 6, "serve", labels={"cost_center": "own", "person": "bea"}),
         pod("c", "w", [2], 2, 5, "serve"),
         pod("d", "w", [3], 4.5, 6, labels={f"app_kubernetes_io_name_conflict{n}": f"d{n}" for n in (1, 2)}),
         of={"labels": {"label_pool": "p1", "label_cost_center": "shared"}},
-        namespaces={"serve": {"app_kubernetes_io_name": "z", "cost_center": "cc"}},
+        namespaces={"serve": {"app_kubernetes_io_name": "z", "cost_center": "cc", "person": "cee"}},
     ),
     "",
-    relabel("kube_pod_labels", {"label_app_kubernetes_io_name": "y"}, "pod=a", (3.5, 99)),
+    relabel(
+        "kube_pod_labels", {"label_app_kubernetes_io_name": "y", "label_person": "bob"}, "pod=a", (3.5, 99)
+    ),
     relabel("kube_pod_info", {"priority_class": "high"}, "pod=a|b"),
 )
 #: No label of this name is exported.
@@ -46,7 +50,9 @@ DAY = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, 24)))
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
-    return build(tmp_path_factory.mktemp("labels"), [MAIN, OTHER], BOOK, "", profiled=False)
+    return build(
+        tmp_path_factory.mktemp("labels"), [MAIN, OTHER], BOOK, '[labels]\nuser = "person"\n', profiled=False
+    )
 
 
 def asked(figures: Figures, *by: str, **more: Any) -> ReportView:
@@ -194,3 +200,21 @@ def test_api_takes_labels(figures: Figures) -> None:
     frame = answer.df()
     found = {name: float(cost) for name, cost in zip(frame[NAME], frame["cost"], strict=True)}
     assert found == {"x": 4.8, "y": 2.4, "z": 10.8, "unassigned": 1.8}
+
+
+def test_user_is_a_configured_label_at_the_start_of_the_pod(figures: Figures) -> None:
+    """Pod b has its own label, c its namespace's; a's changes later."""
+    assert costs(asked(figures, "user")) == money(ann="7.2", bea="7.2", cee="3.6", none="4.2")
+    view = asked(figures, users=("cee",))
+    assert costs(view) == money(**{"Pod/c": "3.6"})
+
+
+def test_cluster_without_the_label_of_users_is_named(figures: Figures) -> None:
+    (found,) = [note for note in asked(figures).coverage.warnings if note.code == "user_label_not_exported"]
+    assert found.message == "no pod or namespace of cluster other exports label_person: its users are unknown"
+    assert found.fix == "kube-state-metrics --metric-labels-allowlist=pods=[person]"
+
+
+def test_another_label_of_users_changes_the_inputs() -> None:
+    inputs = {inputs_of(Config(labels=Labels(user=name))) for name in (None, "owner", "person")}
+    assert len(inputs) == 3
