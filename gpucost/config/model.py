@@ -653,10 +653,12 @@ class TeamLabels(Section):
 
 
 class Labels(Section):
-    """Labels with facts about pods outside Slurm. The pod's label wins over the namespace's."""
+    """Labels with facts about pods: their users outside Slurm, and columns of the ledger."""
 
     user: str | None = None
     """Label that names the user, such as `owner`, for `--by user` and `--user`."""
+    ledger: Strings = []
+    """Labels of pods, namespaces or nodes that are columns of the ledger of `gpucost chargeback`."""
 
 
 class Team(Section):

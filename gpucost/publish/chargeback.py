@@ -35,7 +35,7 @@ from gpucost.questions.reconcile.statement import (
 )
 from gpucost.questions.report.build import build as build_report
 from gpucost.questions.report.build import build_each, workload_tables
-from gpucost.questions.report.query import Query
+from gpucost.questions.report.query import LABEL, Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views
@@ -135,7 +135,7 @@ class ChargebackQuery(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """The charges by LEDGER_BY as lines of CSV, with a header; `teams` has the team of each other line."""
+    """The charges by LEDGER_BY and `[labels] ledger` as lines of CSV, with a header; `teams` has the team of each other line."""
 
     lines: list[str]
     teams: list[str | None]
@@ -198,9 +198,10 @@ def _build(
     show_progress(f"{len(names)} teams")
     teams = build_each(con, config, replace(report_query, teams=tuple(names)))
     show_progress("the ledger")
+    ledger_by = (*LEDGER_BY, *(f"{LABEL}{name}" for name in config.labels.ledger))
     ledger = _ledger(
         build_report(
-            con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)
+            con, config, replace(report_query, by=ledger_by, with_sections=False, with_series=False)
         ),
         folder,
     )

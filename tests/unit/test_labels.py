@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from gpucost.config.model import Config, Labels
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period
 from gpucost.pipeline import inputs_of
+from gpucost.publish.chargeback import ChargebackQuery, read_bundle
+from gpucost.publish.seal import make
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report
 from gpucost.questions.waste import waste_report
@@ -45,6 +50,7 @@ MAIN = case(
 #: No label of this name is exported.
 OTHER = case("other", alone(6, L4, "e | w | 0 | 0 | 2"), "")
 NAME, POOL = "label:app.kubernetes.io/name", "label:pool"
+MARCH = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
 DAY = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, 24)))
 
 
@@ -218,3 +224,29 @@ def test_cluster_without_the_label_of_users_is_named(figures: Figures) -> None:
 def test_another_label_of_users_changes_the_inputs() -> None:
     inputs = {inputs_of(Config(labels=Labels(user=name))) for name in (None, "owner", "person")}
     assert len(inputs) == 3
+
+
+def test_ledger_has_columns_of_labels_and_the_same_sum(figures: Figures, tmp_path: Path) -> None:
+    config = figures.config.model_copy(update={"labels": Labels(user="person", ledger=["cost-center"])})
+    query = ChargebackQuery("2026-03", MARCH, "March 2026", MARCH.end)
+    read_bundle(config, figures.store, query, tmp_path)
+    sums: dict[tuple[str, str], Decimal] = {}
+    with (tmp_path / "ledger.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            key = row["kind"], row["label:cost-center"]
+            sums[key] = sums.get(key, Decimal(0)) + Decimal(row["cost"])
+    allocated = {name: float(cost) for (kind, name), cost in sums.items() if kind == "allocated"}
+    assert allocated == {"own": 7.2, "cc": 3.6, "shared": 9.0, "": 2.4}
+    assert sum(sums.values()) == Decimal("57.6")
+
+
+def test_page_lists_labels_of_every_workload(figures: Figures) -> None:
+    page = Gpucost(figures.config.path).report(month="2026-03", by=NAME, format="html").page("html")
+    rows = re.findall("<td[^>]*>(?:<[^>]*>)*(unassigned|x|y|z|no label)<", page)
+    assert {*rows} == {"unassigned", "x", "y", "z", "no label"}
+    assert 'data-of="label:app.kubernetes.io/name"' in page.partition('id="search"')[2]
+
+
+def test_labels_of_the_ledger_are_sealed() -> None:
+    sealed = [make(Config(labels=Labels(ledger=names)), {}, (), "").configuration for names in ([], ["a"])]
+    assert "[labels]" in sealed[1] and "[labels]" not in sealed[0]
