@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost import attribute as attribution
 from gpucost import catalog, price
@@ -195,7 +195,7 @@ ALGORITHM = {"inventory": 5, "price": 4, "attribute": 3}
 # Settings that cut days and interpret activity. For other settings, the fingerprints show which days change.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 # Settings among these that only reports read.
-_SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
+_SHOWN: dict[str, Any] = {"activity": {"memory"}, "idle": {"min_measured"}, "teams": {"__all__": {"parent"}}}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "hosts", "team_labels", "teams", "workload_types"}
 
 

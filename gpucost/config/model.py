@@ -679,10 +679,12 @@ class Team(Section):
     """Values of AWS cost categories of this team, from the bill of the node: `{ Department = ["Research"] }`."""
     api: Strings = []
     """Projects, accounts, workspaces or keys of this team in bills for bought tokens, with `*` and `?`."""
+    parent: OptionalText = None
+    """Team that this one is part of: `--team PARENT` includes it."""
 
     def _conflicts(self) -> Conflicts:
-        criteria = self.namespaces or self.labels or self.cost_categories or self.api
-        return {"needs namespaces, labels, cost_categories or api": not criteria}
+        criteria = self.namespaces or self.labels or self.cost_categories or self.api or self.parent
+        return {"needs namespaces, labels, cost_categories, api or parent": not criteria}
 
 
 class WorkloadTypeRule(Section):
@@ -1074,6 +1076,32 @@ class Config(Section):
             what = "two servers" if info.field_name == "prometheus" else "two"
             raise ValueError(f"{what} are named {twice[0]}; give each its own name")
         return value
+
+    def _conflicts(self) -> Conflicts:
+        parents = {(team.name, team.parent) for team in self.teams if team.parent}
+        circles = [team.name for team in self.teams if team.name in self.children(team.name)]
+        return {
+            f"teams: {', '.join(dict.fromkeys(circles))}: a team cannot be above itself": bool(circles),
+            "teams: a team has one parent": len(parents) > len({name for name, _ in parents}),
+        }
+
+    def children(self, *names: str) -> tuple[str, ...]:
+        """The teams below these, each once."""
+        found: list[str] = []
+        for name in (above := [*names]):
+            below = [team.name for team in self.teams if team.parent == name and team.name not in found]
+            above += dict.fromkeys(below)
+            found += dict.fromkeys(below)
+        return tuple(found)
+
+    @property
+    def top_teams(self) -> dict[str, str]:
+        """The topmost team above each team that has a parent."""
+        tops = {team.parent for team in self.teams} - {team.name for team in self.teams if team.parent}
+        found: dict[str, str] = {}
+        for top in sorted(filter(None, tops)):
+            found |= dict.fromkeys(self.children(top), top)
+        return found
 
     @property
     def store(self) -> Path:

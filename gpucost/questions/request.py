@@ -46,7 +46,7 @@ _MOST_GAPS = 5
 # The fields that select a part of the fleet.
 _SELECTED = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
 DIMENSION_NAMES = (
-    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
+    "cluster, namespace, team, top_team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
     "zone, month, day, hour, user, priority_class, label:NAME, and for Slurm account, partition, qos, reservation"
 )
 
@@ -85,6 +85,13 @@ class Request:
     format: str = "json"
     with_samples: bool = True
     client: Client = field(default_factory=Client)
+
+    def __post_init__(self) -> None:
+        if names := getattr(self, "teams", ()):
+            # the fields are frozen; a filter of a team includes the teams below it
+            object.__setattr__(
+                self, "teams", tuple(dict.fromkeys((*names, *self.configured.children(*names))))
+            )
 
     @functools.cached_property
     def configured(self) -> Config:
@@ -203,6 +210,7 @@ class Request:
         from gpucost.questions.report.query import Query
 
         fields: dict[str, Any] = {name: getattr(self, name, ()) for name in _SELECTED}
+        fields["top_teams"] = tuple(self.configured.top_teams.items())
         if "period" not in more:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{"now": self.now, **fields, **more})

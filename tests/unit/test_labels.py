@@ -1,8 +1,9 @@
-"""Labels as dimensions and filters: exact figures of a fleet whose labels change, conflict or are missing."""
+"""Labels and trees of teams: exact figures of a fleet whose labels change, conflict or are missing."""
 
 from __future__ import annotations
 
 import csv
+import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpucost.api import Gpucost
-from gpucost.config.model import Config, Labels
+from gpucost.config.model import Config, Labels, Team
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period
 from gpucost.pipeline import inputs_of
@@ -49,16 +50,31 @@ MAIN = case(
 )
 #: No label of this name is exported.
 OTHER = case("other", alone(6, L4, "e | w | 0 | 0 | 2"), "")
+#: The teams train and serve are below ai, which is below all.
+SETTINGS = """
+[labels]
+user = "person"
+[[teams]]
+name = "train"
+namespaces = ["train"]
+parent = "ai"
+[[teams]]
+name = "serve"
+namespaces = ["serve"]
+parent = "ai"
+[[teams]]
+name = "ai"
+parent = "all"
+"""
 NAME, POOL = "label:app.kubernetes.io/name", "label:pool"
 MARCH = Period(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
+SPAN = {"start": "2026-03-10", "end": "2026-03-11"}
 DAY = Period(*(datetime.fromtimestamp(at(hour), UTC) for hour in (0, 24)))
 
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
-    return build(
-        tmp_path_factory.mktemp("labels"), [MAIN, OTHER], BOOK, '[labels]\nuser = "person"\n', profiled=False
-    )
+    return build(tmp_path_factory.mktemp("labels"), [MAIN, OTHER], BOOK, SETTINGS, profiled=False)
 
 
 def asked(figures: Figures, *by: str, **more: Any) -> ReportView:
@@ -109,7 +125,7 @@ def test_node_label_covers_unallocated_gpus(figures: Figures) -> None:
 
 
 def test_pod_label_decides_before_namespace_and_node(figures: Figures) -> None:
-    view = asked(figures, "label:cost_center")
+    view = asked(figures, "label:costCenter")
     assert costs(view) == money(own="7.2", cc="3.6", shared="9", none="2.4")
 
 
@@ -201,8 +217,7 @@ def test_shares_of_unallocated_cost_by_label_add_up(figures: Figures) -> None:
 
 
 def test_api_takes_labels(figures: Figures) -> None:
-    span = {"start": "2026-03-10", "end": "2026-03-11"}
-    answer = Gpucost(figures.config.path).report(by=NAME, label="pool=p1", **span)
+    answer = Gpucost(figures.config.path).report(by=NAME, label="pool=p1", **SPAN)
     frame = answer.df()
     found = {name: float(cost) for name, cost in zip(frame[NAME], frame["cost"], strict=True)}
     assert found == {"x": 4.8, "y": 2.4, "z": 10.8, "unassigned": 1.8}
@@ -250,3 +265,30 @@ def test_page_lists_labels_of_every_workload(figures: Figures) -> None:
 def test_labels_of_the_ledger_are_sealed() -> None:
     sealed = [make(Config(labels=Labels(ledger=names)), {}, (), "").configuration for names in ([], ["a"])]
     assert "[labels]" in sealed[1] and "[labels]" not in sealed[0]
+
+
+@pytest.mark.parametrize("team", ["ai", "all"])
+def test_filter_of_a_team_includes_the_teams_below_it_once(figures: Figures, team: str) -> None:
+    frame = Gpucost(figures.config.path).report(by="team", team=[team, "train"], **SPAN).df()
+    assert dict(zip(frame["team"], frame["cost"], strict=True)) == {"train": 11.4, "serve": 10.8}
+
+
+def test_topmost_team_includes_the_teams_below_it(figures: Figures) -> None:
+    frame = Gpucost(figures.config.path).report(by="top_team", **SPAN).df()
+    rows = zip(frame["kind"], frame["top_team"], frame["cost"], strict=True)
+    assert {name: cost for kind, name, cost in rows if kind == "allocated"} == {"all": pytest.approx(22.2)}
+
+
+def test_waste_by_topmost_team(figures: Figures) -> None:
+    rows = json.loads(Gpucost(figures.config.path).waste(by="top_team", team="all", **SPAN).json())["rows"]
+    assert {row["top_team"] for row in rows} == {"all"}
+
+
+def test_team_without_usage_below_no_usage_is_an_error(figures: Figures) -> None:
+    with pytest.raises(GpucostError, match="no team 'trian' held GPUs"):
+        Gpucost(figures.config.path).report(team=["ai", "trian"], **SPAN)
+
+
+def test_parents_change_no_inputs() -> None:
+    teams = [[Team(name="a", namespaces=["n"], parent=parent)] for parent in (None, "b")]
+    assert len({inputs_of(Config(teams=several)) for several in teams}) == 1

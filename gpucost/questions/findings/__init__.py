@@ -66,7 +66,9 @@ def findings(
         settings = settings.model_copy(update={"findings": limits})
     with request.attributed().read() as con:
         period = request.period
-        error = unknown_name(con, period.start_ms, period.end_ms, query.period_name, query.filters)
+        error = unknown_name(
+            con, period.start_ms, period.end_ms, query.period_name, query.filters, query.relatives
+        )
     if error:
         raise error
     with request.status() as show_progress:

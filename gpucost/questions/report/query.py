@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from difflib import SequenceMatcher
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LABEL = "label:"
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
 DIMENSIONS = (
-    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos",
+    "cluster", "namespace", "team", "top_team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos",
     "reservation", "priority_class", "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
 )  # fmt: skip
 
@@ -37,8 +38,9 @@ class Query:
     workload. `most` limits the allocated rows, unless costs are shared. `period_note`: how the period was chosen, if
     not by the user. `now` is the time up to which data can be expected (default: the clock), for tests. Without
     `with_sections` only the data for programs is computed; `with_series` adds the data for charts.
-    `share_unallocated`: how unallocated cost is spread. With `may_be_absent`, filters may name objects without GPUs
-    in the period, as long as others had some, for comparisons. With `may_be_idle`, a collected period without nodes
+    `top_teams` are teams with a parent, each with the topmost team above it. `share_unallocated`: how unallocated
+    cost is spread. With `may_be_absent`, filters may name objects without GPUs in the period, as long as others had
+    some, for comparisons. With `may_be_idle`, a collected period without nodes
     costs nothing and is not an error. Raises UsageError for an unknown dimension or an empty period.
     """
 
@@ -51,6 +53,7 @@ class Query:
     workloads: Names = ()
     users: Names = ()
     labels: Names = ()
+    top_teams: tuple[tuple[str, str], ...] = ()
     top: int = 10
     most: int | None = None
     period_note: str | None = None
@@ -95,6 +98,11 @@ class Query:
         """The names that each filter accepts; empty means all."""
         names = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def relatives(self) -> set[str]:
+        """Teams of a tree, which may have no usage of their own."""
+        return {*chain(*self.top_teams)}
 
     @property
     def is_narrowed(self) -> bool:

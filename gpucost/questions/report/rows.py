@@ -102,6 +102,8 @@ def cut_by(
     con: DuckDBPyConnection, query: Query, tz: ZoneInfo, by: Names, *, each_team: bool = False
 ) -> None:
     """Cut the query's period as the dimensions `by` and changes of labels require. Makes label_spans, too."""
+    tops = {"teams": [team for team, _ in query.top_teams], "tops": [top for _, top in query.top_teams]}
+    con.execute("SET VARIABLE top_teams = map($teams::VARCHAR[], $tops::VARCHAR[])", tops)
     by_day = is_whole_days(query.period, tz) and "hour" not in by
     cut(con, query.period, time_buckets(query.period, tz, by), by_day=by_day, each_team=each_team)
     if changes := labels.prepare(con, query, by):
@@ -302,7 +304,13 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
         return  # a period without data has its own message
     period, name = query.period, query.period_name
     if error := unknown_name(
-        con, period.start_ms, period.end_ms, name, query.filters, other_teams, patterns=False
+        con,
+        period.start_ms,
+        period.end_ms,
+        name,
+        query.filters,
+        other_teams | query.relatives,
+        patterns=False,
     ):
         raise error
     if error := labels.unknown_value(con, query):

@@ -14,6 +14,7 @@ CREATE OR REPLACE TEMP MACRO dimensions(chosen, facts) AS {
     'cluster': if_chosen(chosen, 'cluster', facts.cluster),
     'namespace': if_chosen(chosen, 'namespace', facts.namespace),
     'team': if_chosen(chosen, 'team', facts.team),
+    'top_team': if_chosen(chosen, 'top_team', coalesce(getvariable('top_teams')[facts.team], facts.team)),
     'account': if_chosen(chosen, 'account', facts.account),
     'user': if_chosen(chosen, 'user', facts."user"),
     'partition': if_chosen(chosen, 'partition', facts.partition),
