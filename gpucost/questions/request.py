@@ -89,9 +89,9 @@ class Request:
     def __post_init__(self) -> None:
         if names := getattr(self, "teams", ()):
             # the fields are frozen; a filter of a team includes the teams below it
-            object.__setattr__(
-                self, "teams", tuple(dict.fromkeys((*names, *self.configured.children(*names))))
-            )
+            below = self.configured.children(*names)
+            every = dict.fromkeys((*names, *below))
+            object.__setattr__(self, "teams", tuple(every))
 
     @functools.cached_property
     def configured(self) -> Config:

@@ -27,6 +27,7 @@ from gpucost.render.view import ReportView
 from tests.fleets.case import alone, case, relabel
 from tests.fleets.figures import Figures, build
 from tests.replay.cases.words import BOOK, at, pod
+from tests.unit.command import call
 
 L4 = "g6.12xlarge"  # four GPUs for $4.80 an hour
 #: a: x until 3:30, then y; b and c: z from their namespace; d: two labels of one name.
@@ -50,7 +51,7 @@ MAIN = case(
 )
 #: No label of this name is exported.
 OTHER = case("other", alone(6, L4, "e | w | 0 | 0 | 2"), "")
-#: The teams train and serve are below ai, which is below all.
+#: The team train is below ai; ai and serve are below all.
 SETTINGS = """
 [labels]
 user = "person"
@@ -61,7 +62,7 @@ parent = "ai"
 [[teams]]
 name = "serve"
 namespaces = ["serve"]
-parent = "ai"
+parent = "all"
 [[teams]]
 name = "ai"
 parent = "all"
@@ -267,10 +268,14 @@ def test_labels_of_the_ledger_are_sealed() -> None:
     assert "[labels]" in sealed[1] and "[labels]" not in sealed[0]
 
 
-@pytest.mark.parametrize("team", ["ai", "all"])
-def test_filter_of_a_team_includes_the_teams_below_it_once(figures: Figures, team: str) -> None:
+@pytest.mark.parametrize(
+    ("team", "expected"), [("ai", {"train": 11.4}), ("all", {"train": 11.4, "serve": 10.8})]
+)
+def test_filter_of_a_team_includes_the_teams_below_it_once(
+    figures: Figures, team: str, expected: dict[str, float]
+) -> None:
     frame = Gpucost(figures.config.path).report(by="team", team=[team, "train"], **SPAN).df()
-    assert dict(zip(frame["team"], frame["cost"], strict=True)) == {"train": 11.4, "serve": 10.8}
+    assert dict(zip(frame["team"], frame["cost"], strict=True)) == expected
 
 
 def test_topmost_team_includes_the_teams_below_it(figures: Figures) -> None:
@@ -292,3 +297,21 @@ def test_team_without_usage_below_no_usage_is_an_error(figures: Figures) -> None
 def test_parents_change_no_inputs() -> None:
     teams = [[Team(name="a", namespaces=["n"], parent=parent)] for parent in (None, "b")]
     assert len({inputs_of(Config(teams=several)) for several in teams}) == 1
+
+
+def test_bundle_has_each_parent_with_the_teams_below_it(figures: Figures, tmp_path: Path) -> None:
+    words = f"chargeback --month 2026-03 --out {tmp_path} --config {figures.config.path}"
+    call(*words.split(), code=4)
+    folder = tmp_path / "2026-03"
+    index = json.loads((folder / "index.json").read_text())
+    assert {paid["team"]: paid["charge"] for paid in index["teams"]} == {"train": 11.4, "serve": 10.8}
+    assert {paid["team"]: paid["charge"] for paid in index["parents"]} == {"ai": 11.4, "all": 22.2}
+    assert index["totals"]["charge"] == 22.2
+    for parent in index["parents"]:
+        with (folder / f"{parent['file']}.csv").open(newline="") as file:
+            rows = [*csv.DictReader(file)]
+        assert float(sum(Decimal(row["cost"]) for row in rows)) == parent["charge"]
+        assert {row["team"] for row in rows} == {"train", "serve"} - (
+            {"serve"} if parent["team"] == "ai" else set()
+        )
+    assert "| ai with the teams below |" in (folder / "index.md").read_text()

@@ -113,7 +113,8 @@ def findings_of(
     found = read_findings(config, store, query.period, show_progress).narrowed(query)
     if not query.labels:
         return found
-    held = report(config, store, replace(query, by=_OWNER, with_sections=False, with_series=False))
+    by_owner = replace(query, by=_OWNER, with_sections=False, with_series=False)
+    held = report(config, store, by_owner)
     return found.about({tuple(row.keys.values()) for row in held.rows})
 
 

@@ -10,7 +10,6 @@ from gpucost.errors import GpucostError
 from gpucost.options import Names
 from gpucost.periods import label_name, within
 from gpucost.questions.report.query import LABEL, Query, is_label, nearest
-from gpucost.records import grouped
 from gpucost.render.view import Notice
 from gpucost.store.sqlfiles import column, value
 
@@ -75,10 +74,14 @@ def prepare(con: DuckDBPyConnection, query: Query, by: Names) -> list[int]:
 
 def _wanted(query: Query, by: Names) -> dict[str, list[str]]:
     """The dimensions that are labels, each with the values that pass; empty means all."""
-    filters = grouped(
-        (f"{LABEL}{name}", value) for name, _, value in (text.partition("=") for text in query.labels)
-    )
-    return {name: [] for name in by if is_label(name) or name == PRIORITY_CLASS} | filters
+    found: dict[str, list[str]] = {}
+    for name in by:
+        if is_label(name) or name == PRIORITY_CLASS:
+            found[name] = []
+    for text in query.labels:
+        name, _, passing = text.partition("=")
+        found.setdefault(f"{LABEL}{name}", []).append(passing)
+    return found
 
 
 def _exported(dimension: str, exported: list[str]) -> str:
@@ -90,11 +93,11 @@ def _exported(dimension: str, exported: list[str]) -> str:
     spellings = (full, re.sub("([a-z0-9])([A-Z])", r"\1_\2", full).lower(), name)
     if found := next((each for each in spellings if each in exported), None):
         return found
-    others = ", ".join(each.removeprefix("label_") for each in nearest(full, exported)[:_OFFERED])
-    raise GpucostError(
-        f"label not exported: {name!r}" + (f"; exported labels are, for example, {others}" if others else ""),
-        _allow(name),
-    )
+    message = f"label not exported: {name!r}"
+    if exported:
+        others = ", ".join(each.removeprefix("label_") for each in nearest(full, exported)[:_OFFERED])
+        message += f"; exported labels are, for example, {others}"
+    raise GpucostError(message, _allow(name))
 
 
 def _allow(name: str) -> str:
@@ -113,19 +116,21 @@ def notices(con: DuckDBPyConnection, query: Query) -> list[Notice]:
         if count := value(con, _CONFLICTS, [label]):
             names = f"{label}_conflict1 and {label}_conflict2"
             text = f"{names} differ on {count:,} objects: Prometheus reads two labels as one, shown as unassigned"
-            found.append(Notice("label_conflict", text, "remove one of the two labels"))
+            fix = "remove one of the two labels"
+            found.append(Notice("label_conflict", text, fix))
     return found
 
 
 def unknown_value(con: DuckDBPyConnection, query: Query) -> GpucostError | None:
     """The error for the first value of a filter that no holder of GPUs has in the period."""
     for dimension, values in _wanted(query, ()).items():
+        name = dimension.removeprefix(LABEL)
         existing = column(con, _VALUES, [dimension])
         for text in values:
             if text not in existing:
                 offered = ", ".join(nearest(text, existing)[:_OFFERED])
                 return GpucostError(
-                    f"no pod with label {dimension.removeprefix(LABEL)}={text} held GPUs {within(query.period_name)}",
+                    f"no pod with label {name}={text} held GPUs {within(query.period_name)}",
                     f"use an existing value: {offered}" if offered else "gpucost report --by workload",
                 )
     return None

@@ -127,11 +127,11 @@ def _facts(config: Config, store: Store, query: Query) -> tuple[Table, Waste, tu
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...]]:
         load_rates(con, config, query)
-        return (
-            workload_tables(con, config, query, {})[None],
-            dissect(con, config, query, top=0),
-            () if query.labels else unit_views(con, unit_query),
-        )
+        # units have no labels
+        units = () if query.labels else unit_views(con, unit_query)
+        workloads = workload_tables(con, config, query, {})[None]
+        waste = dissect(con, config, query, top=0)
+        return workloads, waste, units
 
     return read_attributed(config, store, read, query.period)
 

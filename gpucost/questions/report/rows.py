@@ -102,8 +102,9 @@ def cut_by(
     con: DuckDBPyConnection, query: Query, tz: ZoneInfo, by: Names, *, each_team: bool = False
 ) -> None:
     """Cut the query's period as the dimensions `by` and changes of labels require. Makes label_spans, too."""
-    tops = {"teams": [team for team, _ in query.top_teams], "tops": [top for _, top in query.top_teams]}
-    con.execute("SET VARIABLE top_teams = map($teams::VARCHAR[], $tops::VARCHAR[])", tops)
+    teams = [team for team, _ in query.top_teams]
+    tops = [top for _, top in query.top_teams]
+    con.execute("SET VARIABLE top_teams = map($1::VARCHAR[], $2::VARCHAR[])", [teams, tops])
     by_day = is_whole_days(query.period, tz) and "hour" not in by
     cut(con, query.period, time_buckets(query.period, tz, by), by_day=by_day, each_team=each_team)
     if changes := labels.prepare(con, query, by):

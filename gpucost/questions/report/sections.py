@@ -45,6 +45,13 @@ IDLE_FLAG = 0.5
 _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
 
 
+def _words(dimension: str) -> str:
+    """The words of a dimension in a title; a label keeps its spelling."""
+    if dimension == "gpu_model":
+        return "GPU model"
+    return dimension if is_label(dimension) else dimension.replace("_", " ")
+
+
 def cost_by(
     rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeTotals | None, shared: Shared | None
 ) -> Table:
@@ -52,10 +59,7 @@ def cost_by(
 
     With `shared`, adds columns for shared costs and for the sum charged.
     """
-    names = (
-        "GPU model" if key == "gpu_model" else key if is_label(key) else key.replace("_", " ") for key in by
-    )
-    title = f"Cost by {' and '.join(names)}"
+    title = f"Cost by {' and '.join(map(_words, by))}"
     columns = (
         *(
             Column(_DIMENSION_TITLES.get(key, dimension_title(key)), "text", weight=4 if key == "uid" else 0)
