@@ -1079,16 +1079,18 @@ class Config(Section):
 
     def _conflicts(self) -> Conflicts:
         parents = {(team.name, team.parent) for team in self.teams if team.parent}
+        parented = {name for name, _ in parents}
         circles = [team.name for team in self.teams if team.name in self.children(team.name)]
         return {
             f"teams: {', '.join(dict.fromkeys(circles))}: a team cannot be above itself": bool(circles),
-            "teams: a team has one parent": len(parents) > len({name for name, _ in parents}),
+            "teams: a team has one parent": len(parents) > len(parented),
         }
 
     def children(self, *names: str) -> tuple[str, ...]:
         """The teams below these, each once."""
         found: list[str] = []
-        for name in (above := [*names]):
+        above = [*names]
+        for name in above:
             below = [team.name for team in self.teams if team.parent == name and team.name not in found]
             above += dict.fromkeys(below)
             found += dict.fromkeys(below)

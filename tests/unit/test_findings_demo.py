@@ -21,6 +21,7 @@ from gpucost.questions import findings as of_findings
 from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
 from gpucost.questions.report.query import Query
+from gpucost.questions.report.reading import report
 from gpucost.questions.waste import waste_report
 from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
@@ -289,3 +290,13 @@ def test_findings_are_narrowed_to_workloads_with_a_label(findings: Findings, sam
     expected = [one for one in findings.findings if one.owners & owners]
     assert list(found) == expected
     assert 0 < len(expected) < len(findings.findings)
+
+
+@pytest.mark.parametrize("name", ["karpenter.sh/capacity-type", "topology.kubernetes.io/zone"])
+def test_costs_by_label_add_up_to_the_node_cost(sample: Config, name: str) -> None:
+    query = Query(period=MONTH, period_name="", by=(f"label:{name}", "team", "day"), with_sections=False)
+    view = report(sample, Store(sample.store), query)
+    allocated = [row.measures.cost for row in view.rows if row.kind == "allocated"]
+    assert sum(allocated) == view.totals.cost
+    assert view.node_totals is not None
+    assert sum(row.own_cost for row in view.rows if row.kind != "api") == view.node_totals.node_cost

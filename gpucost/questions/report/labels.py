@@ -101,7 +101,8 @@ def _exported(dimension: str, exported: list[str]) -> str:
 
 
 def _allow(name: str) -> str:
-    return f"kube-state-metrics --metric-labels-allowlist=pods=[{name}], or namespaces=[{name}] or nodes=[{name}]"
+    flag = f"kube-state-metrics --metric-labels-allowlist=pods=[{name}]"
+    return f"{flag}, or namespaces=[{name}] or nodes=[{name}]"
 
 
 def notices(con: DuckDBPyConnection, query: Query) -> list[Notice]:
