@@ -60,7 +60,10 @@ def filters(query: Query) -> dict[str, Any]:
 
 def keys_of(sums: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
     """The values of the dimensions `by`, from a row with the columns of the macro `dimensions`."""
-    return {name: sums[name] if name in sums else sums["labels"][at] for at, name in enumerate(by)}
+    found = sums["labels"]
+    if not found:
+        return {name: sums[name] for name in by}
+    return {name: sums[name] if name in sums else found[at] for at, name in enumerate(by)}
 
 
 # The period cut into the requested local months, days or hours.
