@@ -118,7 +118,30 @@ class WorkloadSelection(Selection):
     workloads: Annotated[
         Names, only("workload", "Workload to include, as Kind/name or name (repeatable; default: all).")
     ] = ()
-    users: Annotated[Names, only("user", "Slurm user to include (repeatable; default: all).")] = ()
+    users: Annotated[
+        Names,
+        only("user", "User of Slurm or of the label [labels] user to include (repeatable; default: all)."),
+    ] = ()
+
+
+@mixin_dataclass
+class LabelOption:
+    """Labels to select; empty means all."""
+
+    labels: Annotated[
+        Names,
+        Option(
+            "Label of pods, namespaces or nodes to include, as NAME=VALUE (repeatable; default: all).",
+            "NAME=VALUE",
+            flag="--label",
+            panel=WHOSE,
+        ),
+    ] = ()
+
+
+@mixin_dataclass
+class LabelSelection(LabelOption, WorkloadSelection):
+    """A part of the fleet, down to workloads, users and labels."""
 
 
 @mixin_dataclass

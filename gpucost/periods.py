@@ -217,8 +217,10 @@ class TimeBucket:
     hour: str | None
 
 
-def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[TimeBucket]:
-    """The period, cut as coarsely as the time dimensions in `by` allow, in order, without gaps.
+def time_buckets(
+    period: Period, tz: ZoneInfo, by: tuple[str, ...], cuts: Iterable[int] = ()
+) -> list[TimeBucket]:
+    """The period, cut at `cuts` and as coarsely as the time dimensions in `by` allow, in order, without gaps.
 
     Hours are UTC hours, as everywhere in the store, cut at local midnight: in a zone with a half-hour offset
     they begin at :30.
@@ -233,6 +235,7 @@ def time_buckets(period: Period, tz: ZoneInfo, by: tuple[str, ...]) -> list[Time
             {*edges, *range(period.start_ms - period.start_ms % MS_PER_HOUR, period.end_ms, MS_PER_HOUR)}
         )
         edges = edges[bisect_right(edges, period.start_ms) - 1 :]
+    edges = sorted({*edges, *cuts})
     parts = []
     for edge, end in zip(edges, [*edges[1:], period.end_ms], strict=True):
         local = from_ms(edge).astimezone(tz)

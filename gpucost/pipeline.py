@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpucost import attribute as attribution, catalog, price
 from gpucost.errors import GpucostError, SourceError, StoreError
@@ -192,7 +192,7 @@ ALGORITHM = {"inventory": 5, "price": 4, "attribute": 3}
 # Settings that cut days and interpret activity. For other settings, the fingerprints show which days change.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 # Settings among these that only reports read.
-_SHOWN = {"activity": {"memory"}, "idle": {"min_measured"}}
+_SHOWN: dict[str, Any] = {"activity": {"memory"}, "idle": {"min_measured"}, "teams": {"__all__": {"parent"}}}
 _DECISIVE = _OWN | {"currency", "coverage", "clusters", "hosts", "team_labels", "teams", "workload_types"}
 
 
@@ -205,6 +205,8 @@ def inputs_of(config: Config) -> attribution.InputDigests:
         # the loads show other changes of the collected data
         config.model_dump_json(include=_DECISIVE, exclude=_SHOWN),
         f"{config.slurm.charge_reservations} {config.slurm.in_kubernetes}",
+        # without it, earlier figures stay valid
+        *filter(None, [config.labels.user]),
         # the clusters that should report
         *(f"{source.source} {source.cluster}" for source in config.prometheus),
         price.inputs_digest(config),

@@ -10,14 +10,14 @@ from typing import Annotated
 from gpucost.cli.command import TargetCall, command
 from gpucost.cli.output import made_folder, print_text
 from gpucost.disk import PRIVATE, atomic_write
-from gpucost.options import Names, Option, PeriodOptions, WorkloadSelection
+from gpucost.options import LabelSelection, Names, Option, PeriodOptions
 from gpucost.records import mixin_dataclass
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 @mixin_dataclass
-class PageCall(WorkloadSelection, PeriodOptions, TargetCall):
+class PageCall(LabelSelection, PeriodOptions, TargetCall):
     """A command that makes a page."""
 
 

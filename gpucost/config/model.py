@@ -664,6 +664,15 @@ class TeamLabels(Section):
     """Pod label, such as `team`."""
 
 
+class Labels(Section):
+    """Labels with facts about pods: their users outside Slurm, and columns of the ledger."""
+
+    user: str | None = None
+    """Label that names the user, such as `owner`, for `--by user` and `--user`."""
+    ledger: Strings = []
+    """Labels of pods, namespaces or nodes that are columns of the ledger of `gpucost chargeback`."""
+
+
 class Team(Section):
     """A team by namespaces, labels or AWS cost categories, for workloads without a label of [team_labels].
     The first match wins: labels before namespaces, namespaces before cost categories.
@@ -682,10 +691,12 @@ class Team(Section):
     """Values of AWS cost categories of this team, from the bill of the node: `{ Department = ["Research"] }`."""
     api: Strings = []
     """Projects, accounts, workspaces or keys of this team in bills for bought tokens, with `*` and `?`."""
+    parent: OptionalText = None
+    """Team that this one is part of: `--team PARENT` includes it."""
 
     def _conflicts(self) -> Conflicts:
-        criteria = self.namespaces or self.labels or self.cost_categories or self.api
-        return {"needs namespaces, labels, cost_categories or api": not criteria}
+        criteria = self.namespaces or self.labels or self.cost_categories or self.api or self.parent
+        return {"needs namespaces, labels, cost_categories, api or parent": not criteria}
 
 
 class WorkloadTypeRule(Section):
@@ -1048,6 +1059,7 @@ class Config(Section):
     hami: Hami = Hami.model_construct()
     targets: Targets = Targets.model_construct()
     team_labels: TeamLabels = TeamLabels.model_construct()
+    labels: Labels = Labels.model_construct()
     teams: list[Team] = []
     workload_types: list[WorkloadTypeRule] = []
     waste: WasteSettings = WasteSettings.model_construct()
@@ -1084,6 +1096,34 @@ class Config(Section):
             what = "two servers" if info.field_name == "prometheus" else "two"
             raise ValueError(f"{what} are named {twice[0]}; give each its own name")
         return value
+
+    def _conflicts(self) -> Conflicts:
+        parents = {(team.name, team.parent) for team in self.teams if team.parent}
+        parented = {name for name, _ in parents}
+        circles = [team.name for team in self.teams if team.name in self.children(team.name)]
+        return {
+            f"teams: {', '.join(dict.fromkeys(circles))}: a team cannot be above itself": bool(circles),
+            "teams: a team has one parent": len(parents) > len(parented),
+        }
+
+    def children(self, *names: str) -> tuple[str, ...]:
+        """The teams below these, each once."""
+        found: list[str] = []
+        above = [*names]
+        for name in above:
+            below = [team.name for team in self.teams if team.parent == name and team.name not in found]
+            above += dict.fromkeys(below)
+            found += dict.fromkeys(below)
+        return tuple(found)
+
+    @property
+    def top_teams(self) -> dict[str, str]:
+        """The topmost team above each team that has a parent."""
+        tops = {team.parent for team in self.teams} - {team.name for team in self.teams if team.parent}
+        found: dict[str, str] = {}
+        for top in sorted(filter(None, tops)):
+            found |= dict.fromkeys(self.children(top), top)
+        return found
 
     @property
     def store(self) -> Path:

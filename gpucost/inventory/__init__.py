@@ -15,6 +15,7 @@ _CONFIGURED = """
 CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE team_values (ordinal INTEGER, team VARCHAR, label VARCHAR, value VARCHAR);
 CREATE OR REPLACE TEMP TABLE team_categories (ordinal INTEGER, team VARCHAR, category VARCHAR, value VARCHAR, clusters VARCHAR[]);
+CREATE OR REPLACE TEMP TABLE user_labels (name VARCHAR, label VARCHAR);
 CREATE OR REPLACE TEMP TABLE type_rules
     (ordinal INTEGER, type VARCHAR, namespaces VARCHAR[], names VARCHAR[], kinds VARCHAR[], labels VARCHAR[]);
 CREATE OR REPLACE TEMP TABLE host_rules
@@ -75,6 +76,8 @@ def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int
     )
     con.execute(_CONFIGURED)
     _load_metrics(con, config.activity)
+    if user := config.labels.user:
+        con.execute("INSERT INTO user_labels VALUES ($1, $2)", [user, label_name(user)])
     for ordinal, team in enumerate(config.teams):
         row = [ordinal, team.name, team.namespaces, team.clusters]
         con.execute("INSERT INTO team_globs SELECT $1, $2, unnest($3::VARCHAR[]), $4", row)

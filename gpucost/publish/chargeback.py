@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from hashlib import file_digest, sha256
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -34,7 +35,7 @@ from gpucost.questions.reconcile.statement import (
     reconcile,
 )
 from gpucost.questions.report.build import build as build_report, build_each, workload_tables
-from gpucost.questions.report.query import Query
+from gpucost.questions.report.query import LABEL, Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views
@@ -132,14 +133,15 @@ class ChargebackQuery(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """The charges by LEDGER_BY as lines of CSV, with a header; `teams` has the team of each other line."""
+    """The charges by LEDGER_BY and `[labels] ledger` as lines of CSV, with a header; `teams` has the team of each other line."""
 
     lines: list[str]
     teams: list[str | None]
 
 
 class Bundle(NamedTuple):
-    """The content of a month's files. `overview` is by team, `teams` are by namespace.
+    """The content of a month's files. `overview` is by team, `teams` are by namespace, `parents` are each team with
+    the teams below it, by team.
 
     `workloads` are all workloads by team, with the whole fleet under None; `waste` is for the whole fleet, also by
     team; `units` are unit costs, if progress was collected.
@@ -156,6 +158,7 @@ class Bundle(NamedTuple):
     focus: FocusFile
     state: State
     inputs: tuple[seal.SealedInput, ...]
+    parents: dict[str, ReportView]
 
 
 def read_bundle(
@@ -194,10 +197,18 @@ def _build(
     names = sorted({team for row in overview.rows if (team := row.keys["team"]) is not None})
     show_progress(f"{len(names)} teams")
     teams = build_each(con, config, replace(report_query, teams=tuple(names)))
+    parents: dict[str, ReportView] = {}
+    for name in sorted({*config.top_teams, *config.top_teams.values()}):
+        children = config.children(name)
+        members = [team for team in names if team == name or team in children]
+        if children and members:
+            of_all = replace(report_query, by=("team",), teams=tuple(members))
+            parents[name] = build_report(con, config, of_all)
     show_progress("the ledger")
+    ledger_by = (*LEDGER_BY, *(f"{LABEL}{name}" for name in config.labels.ledger))
     ledger = _ledger(
         build_report(
-            con, config, replace(report_query, by=LEDGER_BY, with_sections=False, with_series=False)
+            con, config, replace(report_query, by=ledger_by, with_sections=False, with_series=False)
         ),
         folder,
     )
@@ -214,7 +225,9 @@ def _build(
         account = reconcile(con, query.month, config.currency)
     state = state_of(query.is_over, overview.coverage, account, missing_bills(con, config, query.month))
     inputs = seal.inputs_of(con, query.month, query.period) if query.is_over else ()
-    return Bundle(query, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs)
+    return Bundle(
+        query, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs, parents
+    )
 
 
 def _ledger(view: ReportView, folder: Path) -> Ledger:
@@ -302,11 +315,15 @@ def _context(manifest: Manifest, coverage: Coverage) -> dict[str, Any]:
         totals | {"estimated_cost": estimated},
         replaces["totals"]["charge"]["adjustment"] if replaces else 0.0,
     )
+    rows = [(team, cells(team, adjusted.get(team["team"], 0.0)).values()) for team in manifest["teams"]]
+    for parent in manifest.get("parents", ()):
+        name = f"{parent['team']} with the teams below"
+        rows.append((parent | {"team": name}, cells(parent, 0.0).values()))
     return manifest | {
         "money": money,
         "period": f"{manifest['from']} to {manifest['to']}, {manifest['timezone']}",
         "titles": list(total),
-        "rows": [(team, cells(team, adjusted.get(team["team"], 0.0)).values()) for team in manifest["teams"]],
+        "rows": rows,
         "total": total.values(),
         "invoice_lines": _invoice_lines(manifest["invoice"]),
         "adjusted": _ADJUSTED,
@@ -472,7 +489,7 @@ class File:
 class Index(Shape):
     """A bundle's index.json. `reasons`: why the figures are an estimate; `missing`: missing data of a closed month.
 
-    `seal` is present for a month that is over.
+    `seal` is present for a month that is over. `parents` are the teams with teams below, with all their sums.
     """
 
     month: str
@@ -493,6 +510,7 @@ class Index(Shape):
     replaces: Replaced | None
     seal: Seal | None
     files: tuple[File, ...]
+    parents: list[TeamCharge] | None = None
 
 
 SCHEMA = "gpucost.chargeback/1"
@@ -531,6 +549,7 @@ def manifest_of(bundle: Bundle, config: Config, previous: Manifest | None) -> Ma
         replaces=None,
         seal=None,
         files=(),
+        parents=_parents(bundle) or None,
     )
     manifest: Manifest = json.loads(to_json(index, "chargeback"))
     if query.is_over:
@@ -568,6 +587,18 @@ def read(folder: Path) -> Manifest | None:
     raise GpucostError(message, "move it away, or use another --out")
 
 
+# Fields of a charge that are a report's own figures.
+_SAME = (
+    "cost",
+    "estimated_cost",
+    "idle_cost",
+    "allocated_gpu_hours",
+    "efficiency",
+    "spot_ratio",
+    "measured_ratio",
+)
+
+
 def _teams(bundle: Bundle) -> list[TeamCharge]:
     names = file_names(bundle.teams)
     rows = grouped((team, row) for row in bundle.overview.rows if (team := row.keys["team"]) is not None)
@@ -577,20 +608,37 @@ def _teams(bundle: Bundle) -> list[TeamCharge]:
         measures = next((row.measures for row in of_team if not row.api), NO_MEASURES)
         charged = total(map(charge, of_team))
         bought = total(row.own_cost for row in of_team if row.api)
-        same = ("idle_cost", "allocated_gpu_hours", "efficiency", "spot_ratio", "measured_ratio")
         teams.append(
             TeamCharge(
                 team=team,
                 file=f"teams/{names[team]}",
                 charge=charged,
-                cost=measures.cost,
                 shared_cost=charged - measures.cost - bought,
-                estimated_cost=measures.estimated_cost,
                 api_cost=bought if bundle.overview.totals_api else None,
-                **{name: getattr(measures, name) for name in same},
+                **{name: getattr(measures, name) for name in _SAME},
             )
         )
     return sorted(teams, key=lambda team: (-team.charge, team.team))
+
+
+def _parents(bundle: Bundle) -> list[TeamCharge]:
+    """The sums of each team with the teams below it."""
+    names = file_names(bundle.parents)
+    parents = []
+    for team, view in bundle.parents.items():
+        charged = total(map(charge, view.rows))
+        bought = view.totals_api.api_cost if view.totals_api else None
+        parents.append(
+            TeamCharge(
+                team=team,
+                file=f"parents/{names[team]}",
+                charge=charged,
+                shared_cost=charged - view.totals.cost - (bought or ZERO),
+                api_cost=bought,
+                **{name: getattr(view.totals, name) for name in _SAME},
+            )
+        )
+    return parents
 
 
 def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
@@ -690,6 +738,13 @@ def write(
             folder / paid["file"], _stated(bundle.teams[team], bundle), [head, *of_team[team]], blocks[team]
         )
         pages[team] = f"{paid['file']}.html"
+    if parents := manifest.get("parents"):
+        (folder / "parents").mkdir()
+        for paid in parents:
+            parent = bundle.parents[paid["team"]]
+            members = sorted({team for row in parent.rows if (team := row.keys["team"])})
+            charged = chain.from_iterable(map(of_team.__getitem__, members))
+            _report(folder / paid["file"], _stated(parent, bundle), [head, *charged], ())
     _report(folder / "all-teams", _stated(view, bundle), csv_lines(view), blocks[None], pages)
     _write_lines(folder / "index.md", [to_markdown(manifest, view.coverage)])
     shown = [block for block in blocks[None] if not block.is_searched]

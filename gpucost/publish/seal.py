@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Sections of the configuration that affect figures; for `prices` the content of its files.
 _SECTIONS = (
     "timezone", "currency", "coverage", "clusters", "prices", "bills", "idle", "activity", "mig", "hami", "team_labels", "teams",
-    "workload_types", "shared_costs", "slurm", "units", "serving",
+    "labels", "workload_types", "shared_costs", "slurm", "units", "serving",
 )  # fmt: skip
 _FILES = {"book", "fx_rates"}
 

@@ -15,6 +15,8 @@ from gpucost import disk
 from gpucost.errors import GpucostError
 from gpucost.options import (
     ClusterOption,
+    LabelOption,
+    LabelSelection,
     MonthOption,
     Names,
     PeriodOptions,
@@ -41,10 +43,10 @@ _ended = ExitStack()
 atexit.register(_ended.close)
 _MOST_GAPS = 5
 # The fields that select a part of the fleet.
-_SELECTED = ("teams", "namespaces", "clusters", "workloads", "users")
+_SELECTED = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
 DIMENSION_NAMES = (
-    "cluster, namespace, team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
-    "zone, month, day, hour, and for Slurm account, user, partition, qos, reservation"
+    "cluster, namespace, team, top_team, workload, workload_type, pod, uid, node, gpu_model, capacity_type, region, "
+    "zone, month, day, hour, user, priority_class, label:NAME, and for Slurm account, partition, qos, reservation"
 )
 
 
@@ -82,6 +84,13 @@ class Request:
     format: str = "json"
     with_samples: bool = True
     client: Client = field(default_factory=Client)
+
+    def __post_init__(self) -> None:
+        if names := getattr(self, "teams", ()):
+            # the fields are frozen; a filter of a team includes the teams below it
+            below = self.configured.children(*names)
+            every = dict.fromkeys((*names, *below))
+            object.__setattr__(self, "teams", tuple(every))
 
     @functools.cached_property
     def configured(self) -> Config:
@@ -200,6 +209,7 @@ class Request:
         from gpucost.questions.report.query import Query
 
         fields: dict[str, Any] = {name: getattr(self, name, ()) for name in _SELECTED}
+        fields["top_teams"] = tuple(self.configured.top_teams.items())
         if "period" not in more:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{"now": self.now, **fields, **more})
@@ -258,8 +268,18 @@ class FleetRequest(Selection, PeriodOptions, Request):
 
 
 @mixin_dataclass
+class LabeledFleetRequest(LabelOption, FleetRequest):
+    """A question about a period and a part of the fleet, also by label."""
+
+
+@mixin_dataclass
 class WorkloadRequest(WorkloadSelection, PeriodOptions, Request):
     """A question about a period and a part of the fleet, down to workloads."""
+
+
+@mixin_dataclass
+class LabeledRequest(LabelSelection, WorkloadRequest):
+    """A question about a period and a part of the fleet, down to workloads and labels."""
 
 
 def with_notes(request: Request, document: Document, notes: Sequence[str]) -> Document:

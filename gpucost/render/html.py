@@ -137,7 +137,8 @@ _DIMENSIONS = ("Team", "Namespace", "Workload", "GPU", "Cluster")
 
 def dimension_of(column: Column) -> str:
     """The dimension of a column's names, if the page can be searched for them; otherwise empty."""
-    return column.title.lower() if column.title in _DIMENSIONS and column.unit == "text" else ""
+    is_searched = column.title in _DIMENSIONS or column.title.startswith("label:")
+    return column.title.lower() if is_searched and column.unit == "text" else ""
 
 
 def sort_value(value: Value) -> str:

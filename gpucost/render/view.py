@@ -474,9 +474,14 @@ amount = partial(column_of, unit="hours", decimals=2)
 share = partial(column_of, unit="ratio")
 
 
+def dimension_title(name: str) -> str:
+    """The heading of a dimension: `GPU model`; a label keeps its spelling."""
+    return name if ":" in name else name.replace("_", " ").capitalize()
+
+
 def dimension(name: str) -> ValueColumn:
     """The column of a dimension of --by."""
-    return text(lambda row: row.keys[name], name.replace("_", " ").capitalize())
+    return text(lambda row: row.keys[name], dimension_title(name))
 
 
 @frozen_dataclass

@@ -183,7 +183,9 @@ prometheus.threshold_percent = 5  -> did you mean idle.threshold_percent?
 prometheus = [{ url = "http://a" }, { url = "http://a/" }]  -> two servers are named http://a
 prometheus = { bearer_token_env = "A", bearer_token_file = "b" }  -> keep one
 prometheus.tls.key_file = "k"  -> needs cert_file
-teams = [{ name = "a" }]  -> needs namespaces, labels, cost_categories or api
+teams = [{ name = "a" }]  -> needs namespaces, labels, cost_categories, api or parent
+teams = [{ name = "a", parent = "b" }, { name = "b", parent = "a" }]  -> teams: a, b: a team cannot be above itself
+teams = [{ name = "a", parent = "b" }, { name = "a", parent = "c" }]  -> teams: a team has one parent
 units = [{ name = "file", unit = "epoch", metric = "epoch" }]  -> choose another name
 units = [{ name = "a", unit = "epoch" }]  -> needs one of metric and query
 units = [{ name = "a", unit = "request", metric = "m", kind = "gauge" }]  -> is for epochs

@@ -21,6 +21,7 @@ from gpucost.questions import findings as of_findings
 from gpucost.questions.findings import savings
 from gpucost.questions.findings.kinds import Findings, WhatIfQuery
 from gpucost.questions.report.query import Query
+from gpucost.questions.report.reading import report
 from gpucost.questions.waste import waste_report
 from gpucost.questions.waste.anatomy import BUCKETS
 from gpucost.questions.whatif.commitments import StoredCommitments
@@ -277,3 +278,25 @@ def test_september_spot_advice_saves_money_in_october(demo: Config) -> None:
     scale = before / sum(row["today"] for row in moving if row["suits spot"] == "safe")
     assert least * scale <= before - after <= most * scale
     assert before - after == pytest.approx(answer["saving"] * scale, rel=0.4)
+
+
+def test_findings_are_narrowed_to_workloads_with_a_label(findings: Findings, sample: Config) -> None:
+    query = Query(period=MONTH, period_name="", labels=("karpenter.sh/capacity-type=spot",))
+    found = of_findings.findings_of(sample, Store(sample.store), query).findings
+    on_spot = """SELECT DISTINCT a.cluster, a.namespace, a.workload FROM allocations AS a JOIN nodes AS n USING (node_id)
+        WHERE n.capacity_type = 'spot' AND a.held_from_ms < $2 AND $1 < a.held_to_ms AND a.gpus > 0"""
+    with Store(sample.store).read() as con:
+        owners = {*con.execute(on_spot, [MONTH.start_ms, MONTH.end_ms]).fetchall()}
+    expected = [one for one in findings.findings if one.owners & owners]
+    assert list(found) == expected
+    assert 0 < len(expected) < len(findings.findings)
+
+
+@pytest.mark.parametrize("name", ["karpenter.sh/capacity-type", "topology.kubernetes.io/zone"])
+def test_costs_by_label_add_up_to_the_node_cost(sample: Config, name: str) -> None:
+    query = Query(period=MONTH, period_name="", by=(f"label:{name}", "team", "day"), with_sections=False)
+    view = report(sample, Store(sample.store), query)
+    allocated = [row.measures.cost for row in view.rows if row.kind == "allocated"]
+    assert sum(allocated) == view.totals.cost
+    assert view.node_totals is not None
+    assert sum(row.own_cost for row in view.rows if row.kind != "api") == view.node_totals.node_cost

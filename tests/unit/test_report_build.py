@@ -224,6 +224,8 @@ def test_day_with_several_price_sources_counts_for_the_most_costly_one() -> None
                 'u' AS "user";
             CREATE TABLE report_cost_cells AS SELECT 1 AS node_id, 0 AS from_ms, 1 AS allocation_id, 't' AS team,
                 36e5 AS allocated_gpu_ms, 5::DECIMAL(38, 9) AS cost;
+            CREATE TABLE label_spans (
+                node_id INT, allocation_id INT, from_ms BIGINT, to_ms BIGINT, is_selected BOOLEAN);
             CREATE TABLE report_node_cells AS SELECT 1 AS node_id, 0 AS from_ms, NULL::DATE AS price_as_of,
                 unnest(['bill', 'price_book', 'spot']) AS price_source, unnest([2, 3, 1]) AS node_cost"""
         )

@@ -257,6 +257,8 @@ nodes: node_id, cluster, node
 
 time_buckets: from_ms BIGINT, month VARCHAR, day VARCHAR, hour VARCHAR
 0, NULL, NULL, NULL
+
+label_spans: node_id INT, allocation_id INT, labels MAP(VARCHAR, VARCHAR), from_ms BIGINT, to_ms BIGINT, is_selected BOOLEAN
 ->
 SELECT bucket, gpu_ms, cost, team FROM waste_rows ORDER BY bucket
 active | 0.5 | 2 | red

@@ -13,11 +13,11 @@ from gpucost.catalog import ACTIVITY, facts, load_catalog
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import DataError
 from gpucost.options import Names, count
-from gpucost.periods import Period, time_buckets
+from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.processes import processes
 from gpucost.questions.report.reading import report_of
-from gpucost.questions.report.rows import cut, filters, in_hours
+from gpucost.questions.report.rows import cut_by, filters, in_hours
 from gpucost.questions.request import WorkloadRequest
 from gpucost.questions.units.query import PACKAGE, UnitQuery, prepare
 from gpucost.records import frozen_dataclass
@@ -189,7 +189,7 @@ def efficiency(
 
 def waterfalls(con: DuckDBPyConnection, config: Config, query: Query) -> tuple[Waterfall, ...]:
     """The total, and each team, workload and GPU model, of the query's period and filters."""
-    cut(con, query.period, time_buckets(query.period, config.tz, ()), by_day=False)
+    cut_by(con, query, config.tz, ())
     options = filters(query)
     options["by_gpus"] = config.prices.cost_basis == "node"
     run_stage(con, __name__, "20_efficiency_cells", options)
@@ -218,11 +218,11 @@ def with_mfu(
         if unit.flops_per_unit
     }
     units = column(con, _UNITS, [list(flops)])
-    # work is counted by workload, not by user
-    if not units or query.users:
+    # work is counted by workload, not by user or label
+    if not units or query.users or query.labels:
         return tuple(rows)
     load_catalog(con)
-    prepare(con, UnitQuery(config, query.period, query.period_name, **query.filters), "hour")
+    prepare(con, UnitQuery(config, query.period, query.period_name, **filters(query)), "hour")
     processes(con, query.period, query.clusters)
     span = query.period.bounds
     work = {"units": units, "from_ms": span["from_ms"]}

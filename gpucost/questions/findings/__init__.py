@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from gpucost.errors import UsageError
 from gpucost.options import WHOSE, Names, Option
 from gpucost.periods import Period
-from gpucost.questions.request import FleetRequest
+from gpucost.questions.report.reading import report
+from gpucost.questions.request import LabeledFleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def findings(
-    request: FleetRequest,
+    request: LabeledFleetRequest,
     workload: Annotated[
         Names, Option("Only findings about this workload; repeatable.", "KIND/NAME", panel=WHOSE)
     ] = (),
@@ -65,7 +66,9 @@ def findings(
         settings = settings.model_copy(update={"findings": limits})
     with request.attributed().read() as con:
         period = request.period
-        error = unknown_name(con, period.start_ms, period.end_ms, query.period_name, query.filters)
+        error = unknown_name(
+            con, period.start_ms, period.end_ms, query.period_name, query.filters, query.relatives
+        )
     if error:
         raise error
     with request.status() as show_progress:
@@ -88,6 +91,7 @@ def findings(
     )
 
 
+_OWNER = ("cluster", "namespace", "workload")
 TITLE = "What to do about it"
 
 
@@ -106,7 +110,12 @@ def findings_of(
     """The findings about the query's part of the fleet. Raises UsageError for users: findings name none."""
     if query.users:
         raise UsageError("--findings cannot be narrowed to users", "leave out --findings or --user")
-    return read_findings(config, store, query.period, show_progress).narrowed(query)
+    found = read_findings(config, store, query.period, show_progress).narrowed(query)
+    if not query.labels:
+        return found
+    by_owner = replace(query, by=_OWNER, with_sections=False, with_series=False)
+    held = report(config, store, by_owner)
+    return found.about({tuple(row.keys.values()) for row in held.rows})
 
 
 def finding_items(findings: Sequence[Finding], currency: str, title: str = "") -> Items:

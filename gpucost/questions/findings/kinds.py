@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from decimal import Decimal
 from itertools import chain, product
@@ -190,8 +190,14 @@ class Findings(Shape):
 
         if scope == Scope():
             return self
-        about = tuple(filter(is_about, self.findings))
-        return self.of(about, 0, self.period, self.currency, self.minimum_per_month)
+        return self._only(filter(is_about, self.findings))
+
+    def about(self, owners: Collection[tuple[str | None, ...]]) -> Findings:
+        """The findings about any of these workloads, with their ranks among all."""
+        return self._only(each for each in self.findings if not each.owners.isdisjoint(owners))
+
+    def _only(self, findings: Iterable[Finding]) -> Findings:
+        return self.of(tuple(findings), 0, self.period, self.currency, self.minimum_per_month)
 
     @property
     def freed(self) -> Freed:

@@ -1,4 +1,4 @@
--- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets; $by is the list of requested dimensions; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets, label_spans; variable report_is_cut: there are several time_buckets; $by is the list of requested dimensions; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
 -- writes: cost_rows, one row per (kind, node, allocation, team, time_bucket) with the sums of every measure; dimensions that no table of the report needs are null
 -- invariant: sums over cost_rows equal the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE cost_rows AS
@@ -10,10 +10,10 @@ WITH cell_buckets AS (
 cells AS (
     -- a single bucket holds every cell
     SELECT c.*, s.from_ms AS time_bucket FROM report_cost_cells AS c CROSS JOIN time_buckets AS s
-    WHERE NOT list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
+    WHERE NOT getvariable('report_is_cut')
     UNION ALL BY NAME
     SELECT c.*, s.time_bucket FROM report_cost_cells AS c JOIN cell_buckets AS s USING (from_ms)
-    WHERE list_has_any($by::VARCHAR[], ['month', 'day', 'hour'])
+    WHERE getvariable('report_is_cut')
 ),
 sums AS (
     -- sums of doubles differ in the last digits from run to run with several threads; sums of decimals do not
@@ -50,11 +50,13 @@ SELECT
     CASE WHEN list_contains($by::VARCHAR[], 'partition') THEN a.partition END         AS partition,
     CASE WHEN list_contains($by::VARCHAR[], 'qos') THEN a.qos END                     AS qos,
     CASE WHEN a.resource = 'reservation' THEN a.pod END AS reservation,
-    s.month, s.day, s.hour
+    s.month, s.day, s.hour, l.labels
 FROM sums AS f
 JOIN nodes AS n USING (node_id)
 JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
+LEFT JOIN label_spans AS l ON l.node_id = f.node_id AND l.allocation_id IS NOT DISTINCT FROM f.allocation_id
+    AND l.from_ms <= f.time_bucket // 3600000 * 3600000 AND f.time_bucket // 3600000 * 3600000 < l.to_ms
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user");
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE;

@@ -1,4 +1,4 @@
--- reads: report_cost_cells, report_node_cells, nodes, allocations; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team in a report on each team
+-- reads: report_cost_cells, report_node_cells, nodes, allocations, label_spans; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team in a report on each team
 -- writes: nothing; returns one row per price source of the nodes of the selected pods, weighted by the cost of those pods
 -- invariant: node_cost over all sources is cost over cost_rows; capacity is the allocated GPU time, the weight without a cost
 SELECT
@@ -17,7 +17,9 @@ JOIN (
 ) AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
+LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT DISTINCT FROM c.allocation_id
+    AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user")
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE
 GROUP BY part, h.price_source
 ORDER BY part, h.price_source;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from gpucost.errors import IncompleteError, NoDataError, UsageError
 from gpucost.options import Names, Option, count
-from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
+from gpucost.questions.request import DIMENSION_NAMES, LabeledRequest, WorkloadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ Sharing = Literal["proportional", "even"]
 
 
 def report(
-    request: WorkloadRequest,
+    request: LabeledRequest,
     by: Annotated[
         Names,
         Option(

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
-from gpucost.questions.report import sharing
+from gpucost.questions.report import labels, sharing
 from gpucost.questions.report.coverage import UNTRACKED, coverage
-from gpucost.questions.report.query import Query, newest_data
+from gpucost.questions.report.query import Query, is_label, newest_data
 from gpucost.questions.report.rows import (
     ALL,
     KINDS,
@@ -64,21 +64,22 @@ def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[st
 _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
 MOST_WORKLOADS = 1_000
 _COMBINATIONS = """
-SELECT count(*) FROM (SELECT DISTINCT cluster, namespace, workload, team, gpu_model FROM cost_rows WHERE kind = 'allocated')"""
+SELECT count(*) FROM (
+    SELECT DISTINCT cluster, namespace, workload, team, gpu_model, labels FROM cost_rows WHERE kind = 'allocated')"""
 _OF_TEAMS = ("allocated", "shared", "api")
 
 
 def workload_tables(
     con: DuckDBPyConnection, config: Config, query: Query, teams: Mapping[str, ReportView]
 ) -> dict[str | None, Table]:
-    """The most expensive workloads with their team, namespace, cluster and GPU model, and the sum of the others.
+    """The most expensive workloads and the sum of the others.
 
+    Rows are by team, namespace, cluster and GPU model, and by the labels among the query's dimensions.
     Key None has the workloads of the whole fleet, the other keys the workloads of each of `teams`, the teams' reports.
     """
     most = None if teams else MOST_WORKLOADS
-    view = build(
-        con, config, replace(query, by=_EVERY_WORKLOAD, most=most, with_sections=False, with_series=False)
-    )
+    by = (*_EVERY_WORKLOAD, *filter(is_label, query.by))
+    view = build(con, config, replace(query, by=by, most=most, with_sections=False, with_series=False))
     counts: dict[str | None, int] = {None: value(con, _COMBINATIONS)}
     of_team = grouped((row.keys["team"], row) for row in view.rows if row.kind in _OF_TEAMS)
     parts = {None: view} | {team: replace(part, rows=tuple(of_team[team])) for team, part in teams.items()}
@@ -176,6 +177,7 @@ def _build(
             unpriced = unpriced_gpus(con, query)
     known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
+        *labels.notices(con, query),
         *(sharing.notices(con, config) if is_shared else ()),
         *(api_cost.notices(con, config, query.period, now, known_to) if has_api else ()),
     ]
@@ -222,7 +224,7 @@ def _title(query: Query, tz: ZoneInfo) -> str:
         selection += f" in {namespaces}"
     elif namespaces:
         selection = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
-    pods = (*query.workloads, *(f"user {name}" for name in query.users))
+    pods = (*query.workloads, *(f"user {name}" for name in query.users), *query.labels)
     if pods:
         selection = ", ".join(pods) + (f" of {selection}" if query.teams or query.namespaces else "")
     if query.clusters:

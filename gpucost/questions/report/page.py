@@ -15,6 +15,7 @@ from gpucost.questions.efficiency import PARTS, losses_of, remedies, tables, wat
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.reading import load_rates
+from gpucost.questions.report.rows import filters
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views
@@ -123,14 +124,14 @@ def _facts(
     config: Config, store: Store, query: Query
 ) -> tuple[Table, Waste, tuple[UnitView, ...], tuple[Waterfall, ...]]:
     """The data of the blocks, by the report's filters: every workload, waste, unit costs and effective cost."""
-    unit_query = UnitQuery(config, query.period, query.period_name, **query.filters)
+    unit_query = UnitQuery(config, query.period, query.period_name, **filters(query))
 
     def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...], tuple[Waterfall, ...]]:
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query, {})[None],
             dissect(con, config, query, top=0),
-            unit_views(con, unit_query),
+            () if query.labels else unit_views(con, unit_query),  # units have no labels
             waterfalls(con, config, query) if config.activity.profile else (),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from difflib import SequenceMatcher
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,11 +17,17 @@ from gpucost.store.sqlfiles import value
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+LABEL = "label:"
 NODE_DIMENSIONS = ("cluster", "node", "gpu_model", "capacity_type", "region", "zone")
 DIMENSIONS = (
-    "cluster", "namespace", "team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos",
-    "reservation", "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
+    "cluster", "namespace", "team", "top_team", "workload", "workload_type", "pod", "uid", "account", "user", "partition", "qos",
+    "reservation", "priority_class", "node", "gpu_model", "capacity_type", "region", "zone", "month", "day", "hour",
 )  # fmt: skip
+
+
+def is_label(dimension: str) -> bool:
+    """Whether a dimension is a label: `label:NAME`."""
+    return dimension.startswith(LABEL) and dimension != LABEL
 
 
 @frozen_dataclass
@@ -31,8 +38,9 @@ class Query:
     workload. `most` limits the allocated rows, unless costs are shared. `period_note`: how the period was chosen, if
     not by the user. `now` is the time up to which data can be expected (default: the clock), for tests. Without
     `with_sections` only the data for programs is computed; `with_series` adds the data for charts.
-    `share_unallocated`: how unallocated cost is spread. With `may_be_absent`, filters may name objects without GPUs
-    in the period, as long as others had some, for comparisons. With `may_be_idle`, a collected period without nodes
+    `top_teams` are teams with a parent, each with the topmost team above it. `share_unallocated`: how unallocated
+    cost is spread. With `may_be_absent`, filters may name objects without GPUs in the period, as long as others had
+    some, for comparisons. With `may_be_idle`, a collected period without nodes
     costs nothing and is not an error. Raises UsageError for an unknown dimension or an empty period.
     """
 
@@ -44,6 +52,8 @@ class Query:
     clusters: Names = ()
     workloads: Names = ()
     users: Names = ()
+    labels: Names = ()
+    top_teams: tuple[tuple[str, str], ...] = ()
     top: int = 10
     most: int | None = None
     period_note: str | None = None
@@ -56,12 +66,15 @@ class Query:
 
     def __post_init__(self) -> None:
         for name in self.by:
-            if name not in DIMENSIONS:
+            if name not in DIMENSIONS and not is_label(name):
                 near = nearest(name.strip().lower().replace("-", "_"), DIMENSIONS)[0]
                 raise UsageError(
                     f"dimension not found: {name!r}; did you mean {near}?",
-                    f"--by takes any of {', '.join(DIMENSIONS)}",
+                    f"--by takes any of {', '.join(DIMENSIONS)}, {LABEL}NAME",
                 )
+        for text in self.labels:
+            if not all(text.partition("=")[::2]):
+                raise UsageError(f"invalid label {text!r}", "--label takes NAME=VALUE")
         if self.period.is_empty:
             raise UsageError(
                 f"the period {self.period} is empty: it ends before it begins",
@@ -76,20 +89,25 @@ class Query:
     @property
     def usual(self) -> str:
         """The default dimension of the rows."""
-        if self.namespaces or self.workloads or self.users:
+        if self.namespaces or self.workloads or self.users or self.labels:
             return "workload"
         return "namespace" if self.teams else "team"
 
     @property
     def filters(self) -> dict[str, Names]:
         """The names that each filter accepts; empty means all."""
-        names = ("teams", "namespaces", "clusters", "workloads", "users")
+        names = ("teams", "namespaces", "clusters", "workloads", "users", "labels")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def relatives(self) -> set[str]:
+        """Teams of a tree, which may have no usage of their own."""
+        return {*chain(*self.top_teams)}
 
     @property
     def is_narrowed(self) -> bool:
         """Whether only some pods are selected. Unallocated GPUs are then not part of the answer."""
-        return bool(self.teams or self.namespaces or self.workloads or self.users)
+        return any(names for name, names in self.filters.items() if name != "clusters")
 
 
 def nearest(word: str, names: Names | list[str]) -> list[str]:

@@ -12,7 +12,9 @@ from zoneinfo import ZoneInfo
 
 from gpucost.engine import dicts, run_stage
 from gpucost.errors import GpucostError
+from gpucost.options import Names
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
+from gpucost.questions.report import labels
 from gpucost.questions.report.query import Query
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
@@ -52,7 +54,16 @@ def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(query: Query) -> dict[str, Any]:
-    return {name: list(names) for name, names in query.filters.items()}
+    """The filters as parameters; label_spans has the rows that pass the filter of labels."""
+    return {name: list(names) for name, names in query.filters.items() if name != "labels"}
+
+
+def keys_of(sums: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
+    """The values of the dimensions `by`, from a row with the columns of the macro `dimensions`."""
+    found = sums["labels"]
+    if not found:
+        return {name: sums[name] for name in by}
+    return {name: sums[name] if name in sums else found[at] for at, name in enumerate(by)}
 
 
 # The period cut into the requested local months, days or hours.
@@ -72,7 +83,8 @@ def cut(
 ) -> None:
     """Make time_buckets from the period's parts, and set the variables of views and queries.
 
-    These are the period's bounds, whether daily sums suffice, and whether each team has a report of its own.
+    These are the period's bounds, whether daily sums suffice, whether there are several parts, and whether each team
+    has a report of its own.
     """
     sqlfiles.run(con, "filters")
     con.execute(
@@ -85,7 +97,22 @@ def cut(
     con.execute("SET VARIABLE report_from_ms = $1::BIGINT", [period.start_ms])
     con.execute("SET VARIABLE report_to_ms = $1::BIGINT", [period.end_ms])
     con.execute("SET VARIABLE report_by_day = $1::BOOLEAN", [by_day])
+    con.execute("SET VARIABLE report_is_cut = $1::BOOLEAN", [len(parts) > 1])
     con.execute("SET VARIABLE report_each_team = $1::BOOLEAN", [each_team])
+
+
+def cut_by(
+    con: DuckDBPyConnection, query: Query, tz: ZoneInfo, by: Names, *, each_team: bool = False
+) -> None:
+    """Cut the query's period as the dimensions `by` and changes of labels require. Makes label_spans, too."""
+    teams = [team for team, _ in query.top_teams]
+    tops = [top for _, top in query.top_teams]
+    con.execute("SET VARIABLE top_teams = map($1::VARCHAR[], $2::VARCHAR[])", [teams, tops])
+    by_day = is_whole_days(query.period, tz) and "hour" not in by
+    cut(con, query.period, time_buckets(query.period, tz, by), by_day=by_day, each_team=each_team)
+    if changes := labels.prepare(con, query, by):
+        parts = time_buckets(query.period, tz, by, changes)
+        cut(con, query.period, parts, by_day=False, each_team=each_team)
 
 
 # The cells and nodes of the period, by day if the query needs whole local days only: the sums are the same. Views,
@@ -107,11 +134,9 @@ FROM hourly_node_costs(getvariable('report_from_ms'), getvariable('report_to_ms'
 def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo, *, each_team: bool = False) -> None:
     """Make the tables and views for the query's period.
 
-    These are time_buckets, report_cost_cells, report_node_cells and cost_rows.
+    These are time_buckets, label_spans, report_cost_cells, report_node_cells and cost_rows.
     """
-    by_day = is_whole_days(query.period, tz) and "hour" not in query.dimensions
-    buckets = time_buckets(query.period, tz, query.dimensions)
-    cut(con, query.period, buckets, by_day=by_day, each_team=each_team)
+    cut_by(con, query, tz, query.dimensions, each_team=each_team)
     con.execute(_COST_CELLS)
     con.execute(_NODE_CELLS)
     run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
@@ -175,7 +200,7 @@ def _row(sums: Mapping[str, Any], by: Sequence[str]) -> Row:
     )
     return Row(
         kind=kind,
-        keys={name: sums[name] for name in by},
+        keys=keys_of(sums, by),
         measures=measures,
         unallocated=Unallocated(
             hours(sums["unallocated_gpu_ms"]), hours(sums["unavailable_gpu_ms"]), sums["unallocated_cost"]
@@ -254,9 +279,11 @@ FROM report_cost_cells AS c
 JOIN report_node_cells AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
+LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT DISTINCT FROM c.allocation_id
+    AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
 WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user")"""
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE"""
 
 
 def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tuple[str | None, str]]]:
@@ -281,8 +308,16 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
         return  # a period without data has its own message
     period, name = query.period, query.period_name
     if error := unknown_name(
-        con, period.start_ms, period.end_ms, name, query.filters, other_teams, patterns=False
+        con,
+        period.start_ms,
+        period.end_ms,
+        name,
+        query.filters,
+        other_teams | query.relatives,
+        patterns=False,
     ):
+        raise error
+    if error := labels.unknown_value(con, query):
         raise error
     if not con.execute("FROM cost_rows LIMIT 1").fetchall() and other_teams.isdisjoint(query.teams):
         raise GpucostError(

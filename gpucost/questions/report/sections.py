@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 from gpucost.config.model import Config
-from gpucost.questions.report.query import NODE_DIMENSIONS
+from gpucost.questions.report.query import NODE_DIMENSIONS, is_label
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import grouped
 from gpucost.render.view import (
@@ -30,6 +30,7 @@ from gpucost.render.view import (
     column_of,
     count,
     dimension,
+    dimension_title,
     money,
     number,
     part_of,
@@ -44,6 +45,13 @@ IDLE_FLAG = 0.5
 _DIMENSION_TITLES = {"gpu_model": "GPU", "uid": "UID"}
 
 
+def _words(dimension: str) -> str:
+    """The words of a dimension in a title; a label keeps its spelling."""
+    if dimension == "gpu_model":
+        return "GPU model"
+    return dimension if is_label(dimension) else dimension.replace("_", " ")
+
+
 def cost_by(
     rows: list[Row], by: tuple[str, ...], totals: Measures, nodes: NodeTotals | None, shared: Shared | None
 ) -> Table:
@@ -51,16 +59,10 @@ def cost_by(
 
     With `shared`, adds columns for shared costs and for the sum charged.
     """
-    title = (
-        f"Cost by {' and '.join('GPU model' if key == 'gpu_model' else key.replace('_', ' ') for key in by)}"
-    )
+    title = f"Cost by {' and '.join(map(_words, by))}"
     columns = (
         *(
-            Column(
-                _DIMENSION_TITLES.get(key, key.replace("_", " ").capitalize()),
-                "text",
-                weight=4 if key == "uid" else 0,
-            )
+            Column(_DIMENSION_TITLES.get(key, dimension_title(key)), "text", weight=4 if key == "uid" else 0)
             for key in by
         ),
         Column("GPU-hours", "hours"),
@@ -168,6 +170,9 @@ def _shares(shared: Shared | None, cost: Decimal, kind: str) -> list[Value]:
     return [ZERO if pays else "", *shares, charged]
 
 
+_MISSING = {"priority_class": "none"}
+
+
 def _label(row: Row, name: str) -> str | None:
     """The label of a dimension: "unknown" only if the row can have a value.
 
@@ -176,7 +181,8 @@ def _label(row: Row, name: str) -> str | None:
     may_be_unknown = row.kind == "allocated" or (
         row.kind not in ("shared", "api") and name in NODE_DIMENSIONS
     )
-    return "unknown" if row.keys[name] is None and may_be_unknown else row.keys[name]
+    missing = "no label" if is_label(name) else _MISSING.get(name, "unknown")
+    return missing if row.keys[name] is None and may_be_unknown else row.keys[name]
 
 
 def _rates(measures: Measures) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
-from gpucost.questions.request import DIMENSION_NAMES, WorkloadRequest
+from gpucost.questions.request import DIMENSION_NAMES, LabeledRequest
 from gpucost.questions.waste.anatomy import BY_NAME, Waste, WasteAnswer, build
 from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import table
@@ -29,7 +29,7 @@ from gpucost.store.connection import Store
 
 
 def waste(
-    request: WorkloadRequest,
+    request: LabeledRequest,
     by: Annotated[
         Names,
         Option(
@@ -57,10 +57,10 @@ def waste(
     """
     query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
     # coverage is for all pods
-    whole = replace(query, workloads=(), users=())
+    whole = replace(query, workloads=(), users=(), labels=())
     view, found = waste_report(request.settings, request.store, whole, query, top)
     return Document(
-        title=f"GPU waste: {', '.join((*request.workloads, *request.users, view.title.split(': ', 1)[1]))}",
+        title=f"GPU waste: {', '.join((*request.workloads, *request.users, *request.labels, view.title.split(': ', 1)[1]))}",
         subtitle=view.subtitle,
         currency=view.currency,
         sections=waste_tables(found),
@@ -80,7 +80,7 @@ def waste_report(
     def read(con: DuckDBPyConnection) -> tuple[ReportView, Waste]:
         view = report_of(con, config, query)
         if wasted.workloads or wasted.users:
-            check_names(con, wasted)
+            check_names(con, replace(wasted, labels=()))
         return view, build(con, config, wasted, wasted.by, top)
 
     return read_attributed(config, store, read, query.period)

@@ -10,9 +10,10 @@ from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.inventory import load_activity
 from gpucost.options import Names
-from gpucost.periods import Period, is_whole_days, time_buckets
+from gpucost.periods import Period
+from gpucost.questions.report import labels
 from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import ZERO, cut, filters, in_hours
+from gpucost.questions.report.rows import ZERO, cut_by, filters, in_hours, keys_of
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.render.view import CoverageAnswer, hours, ratio
 from gpucost.shapes import Shape
@@ -183,6 +184,8 @@ def build(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (),
     """
     prepare(con, config, query, by)
     period = query.period
+    if error := labels.unknown_value(con, query):
+        raise error
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
         raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
@@ -246,8 +249,7 @@ def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (
 
     `by` are the dimensions that will be used.
     """
-    by_day = is_whole_days(query.period, config.tz) and "hour" not in by
-    cut(con, query.period, time_buckets(query.period, config.tz, by), by_day=by_day)
+    cut_by(con, query, config.tz, by)
     con.execute("SET VARIABLE waste_by_gpus = $1::BOOLEAN", [config.prices.cost_basis == "node"])
     con.execute(_CELL_SLOTS)
     con.execute(_CELLS)
@@ -275,7 +277,7 @@ FROM (
 
 def _rows(con: DuckDBPyConnection, by: Names) -> list[WasteRow]:
     rows = [
-        WasteRow(row["bucket"], {name: row[name] for name in by}, hours(row["gpu_ms"]), row["cost"])
+        WasteRow(row["bucket"], keys_of(row, by), hours(row["gpu_ms"]), row["cost"])
         for row in dicts(con.execute(_BUCKETS, {"by": list(by)}))
     ]
     return sorted(rows, key=_most_expensive_first)

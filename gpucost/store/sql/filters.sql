@@ -1,5 +1,5 @@
 -- reads: allocations
--- writes: passes(names, name): whether a name passes a filter; passes_workload(names, workload): the same for Kind/name or just the name; if_chosen(chosen, name, fact): a fact if its name is chosen; dimensions(chosen, facts): the chosen dimensions of a row, the others null; total_ms(ms): the exact sum of GPU milliseconds; part_of(team): the team if the variable report_each_team is true, otherwise null; has_users(node): false for a plain host whose users no scheduler or label ever named
+-- writes: passes(names, name): whether a name passes a filter; passes_workload(names, workload): the same for Kind/name or just the name; if_chosen(chosen, name, fact): a fact if its name is chosen; dimensions(chosen, facts): the chosen dimensions of a row, the others null; its labels, if the variable report_has_labels is true, in the order of the chosen dimensions; total_ms(ms): the exact sum of GPU milliseconds; part_of(team): the team if the variable report_each_team is true, otherwise null; has_users(node): false for a plain host whose users no scheduler or label ever named
 -- invariant: an empty filter passes everything, including rows without a name
 CREATE OR REPLACE TEMP MACRO passes(names, name) AS len(names::VARCHAR[]) = 0 OR list_contains(names::VARCHAR[], name);
 CREATE OR REPLACE TEMP MACRO passes_workload(names, workload) AS passes(names, workload)
@@ -14,6 +14,7 @@ CREATE OR REPLACE TEMP MACRO dimensions(chosen, facts) AS {
     'cluster': if_chosen(chosen, 'cluster', facts.cluster),
     'namespace': if_chosen(chosen, 'namespace', facts.namespace),
     'team': if_chosen(chosen, 'team', facts.team),
+    'top_team': if_chosen(chosen, 'top_team', coalesce(getvariable('top_teams')[facts.team], facts.team)),
     'account': if_chosen(chosen, 'account', facts.account),
     'user': if_chosen(chosen, 'user', facts."user"),
     'partition': if_chosen(chosen, 'partition', facts.partition),
@@ -30,5 +31,6 @@ CREATE OR REPLACE TEMP MACRO dimensions(chosen, facts) AS {
     'zone': if_chosen(chosen, 'zone', facts.zone),
     'month': if_chosen(chosen, 'month', facts.month),
     'day': if_chosen(chosen, 'day', facts.day),
-    'hour': if_chosen(chosen, 'hour', facts.hour)
+    'hour': if_chosen(chosen, 'hour', facts.hour),
+    'labels': CASE WHEN getvariable('report_has_labels') THEN list_transform(chosen::VARCHAR[], lambda name: facts.labels[name]) END
 };

@@ -5,7 +5,7 @@ WITH known AS (
     -- bought tokens have a team and a time, and no other dimension
     SELECT *, NULL AS cluster, NULL AS namespace, NULL AS account, NULL AS "user", NULL AS partition, NULL AS qos,
         NULL AS reservation, NULL AS workload, NULL AS workload_type, NULL AS pod, NULL AS uid, NULL AS node,
-        NULL AS gpu_model, NULL AS capacity_type, NULL AS region, NULL AS zone
+        NULL AS gpu_model, NULL AS capacity_type, NULL AS region, NULL AS zone, NULL::MAP(VARCHAR, VARCHAR) AS labels
     FROM api_rows
 ),
 sums AS (

@@ -18,7 +18,7 @@ from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import Period, from_ms, month_period, time_buckets
 from gpucost.price import load_fx_rates
 from gpucost.price.fx import no_rate
-from gpucost.questions.report.rows import NO_MEASURES, Part, cut, in_parts
+from gpucost.questions.report.rows import NO_MEASURES, Part, cut, in_parts, keys_of
 from gpucost.questions.units.query import UnitQuery, UnitView, per, plain
 from gpucost.render.schema import to_dict
 from gpucost.render.view import ApiCost, ApiModel, Notice, Row
@@ -112,7 +112,7 @@ def rows(con: DuckDBPyConnection, by: tuple[str, ...]) -> dict[Part, list[Row]]:
     """Rows of kind 'api' by the dimensions of a report, the most expensive first, by part."""
     found = in_parts(answer_rows(con, __name__, "60_api_sums", {"by": list(by)}))
     return {
-        part: [Row("api", {name: row[name] for name in by}, NO_MEASURES, api=_cost(row)) for row in several]
+        part: [Row("api", keys_of(row, by), NO_MEASURES, api=_cost(row)) for row in several]
         for part, several in found.items()
     }
 

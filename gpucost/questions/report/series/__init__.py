@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, is_whole_days, time_buckets
+from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, time_buckets
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, Part, filters, in_parts
 from gpucost.questions.report.sections import value_name
 from gpucost.records import grouped
 from gpucost.render.formatting import is_plain
 from gpucost.render.view import Layer, LayerKind, Moment, Row, Series, Stack, Step
+from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -140,7 +141,7 @@ def read_series(
     moments = moments_of(query.period, config.tz, step)
     bounds = {name: [getattr(moment, name) for moment in moments] for name in ("from_ms", "to_ms")}
     con.execute(_MOMENTS, bounds)
-    by_day = step != "hour" and is_whole_days(query.period, config.tz)
+    by_day = step != "hour" and value(con, "SELECT getvariable('report_by_day')")
     run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
     count = len(moments)
     # the first requested dimension that identifies the holder

@@ -16,7 +16,7 @@ from gpucost.engine import dicts, run_stage
 from gpucost.periods import from_ms
 from gpucost.price.fx import no_rate
 from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, filters
+from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, filters, keys_of
 from gpucost.render.view import Notice, Row, Shared
 from gpucost.store import sqlfiles
 from gpucost.store.charges import find_tokens
@@ -170,7 +170,7 @@ _Amounts = dict[tuple[Any, ...], dict[int | None, Decimal]]
 def _amounts(con: DuckDBPyConnection, by: Sequence[str], parts: Collection[Part]) -> dict[Part, _Amounts]:
     amounts: dict[Part, _Amounts] = {part: defaultdict(dict) for part in parts}
     for sums in dicts(con.execute(_AMOUNTS, {"by": by})):
-        amounts[sums["part"]][sums["kind"], *(sums[name] for name in by)][sums["rule"]] = sums["amount"]
+        amounts[sums["part"]][sums["kind"], *keys_of(sums, by).values()][sums["rule"]] = sums["amount"]
     return amounts
 
 
