@@ -190,6 +190,8 @@ TEMPLATE = "template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu:
 KINDS = f"""
 Pod         | {C % 3} | 3
 Job         | {{parallelism: 4, {TEMPLATE % 2}}} | 8
+Job         | {{parallelism: null, activeDeadlineSeconds: null, {TEMPLATE % 2}}} | 2
+Deployment  | {{replicas: null, {TEMPLATE % 4}}} | 4
 CronJob     | {{jobTemplate: {{spec: {{parallelism: 2, {TEMPLATE % 1}}}}}}} | 2
 Deployment  | {{replicas: 3, {TEMPLATE % 4}}} | 12
 StatefulSet | {{{TEMPLATE % 1}}} | 1
@@ -239,6 +241,8 @@ SCRIPTS = """
 --gpus-per-task=2 --ntasks=3 --time=90:30 | Job/a.sh | None | gres_gpu=6 | | 5430 | 1
 --gpus-per-task=1 -N2 --ntasks-per-node=4 | Job/a.sh | None | gres_gpu=8 | | 0 | 1
 --gpus-per-node=h100:4 -N2 --job-name="a b" | Job/a b | None | gres_gpu_h100=8 | gpu=h100 | 0 | 1
+--gpus=1 --time=UNLIMITED | Job/a.sh | None | gres_gpu=1 | | 0 | 1
+--gpus=1 -t infinite | Job/a.sh | None | gres_gpu=1 | | 0 | 1
 --gres=gpu:2,nvme:1 -N3 -t 1-2:30 | Job/a.sh | None | gres_gpu=6 | | 95400 | 1
 """
 
@@ -281,15 +285,19 @@ def test_jobs_of_an_array_add_up(work: Path) -> None:
 
 #: A manifest, and the message.
 REFUSED = f"""
-kind: Pod, metadata: {{name: a}}, spec: {{{C % 0}}} | requests no GPUs
-kind: Service | requests no GPUs
+kind: Pod, metadata: {{name: a}}, spec: {{resourceClaims: [{{name: gpu}}], {C % 1}}} | resource claims are not supported
+kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{resources: {{claims: [{{name: gpu}}]}}}}]}} | resource claims are not supported
+kind: Job, metadata: {{name: a}}, spec: {{tasks: [{{{TEMPLATE % 1}}}]}} | GPUs outside the specs of pods are not supported
+kind: Workflow, spec: {{templates: [{{container: {{resources: {{limits: {{nvidia.com/gpu: 1}}}}}}}}]}} | kind Workflow is not supported
+kind: Job, metadata: {{name: a}}, spec: {{parallelism: 999999999, {TEMPLATE % 999999999}}} | more than 10,000,000 GPUs
+kind: Job, metadata: {{name: a}}, spec: [[1]] | [1] is not an object
 kind: DaemonSet, spec: {{{TEMPLATE % 1}}} | kind DaemonSet is not supported
 kind: Pod, metadata: {{name: a}}, spec: {{{C % "many"}}} | invalid quantity 'many'
 kind: Pod, metadata: {{name: a}}, spec: {{{C % -1}}} | invalid quantity -1
 kind: Job, metadata: {{name: a}}, spec: {{parallelism: 1.5, {TEMPLATE % 1}}} | invalid quantity 1.5
 kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{resources: {{limits: {{example.com/npu: 1}}}}}}]}} | pricing/resources.csv lacks the resource example.com/npu
 kind: Pod, metadata: {{name: a}}, spec: {{containers: 5}} | cannot read a.yaml
-kind: Pod, spec: {{{C % 1}}} | cannot read a.yaml
+kind: Pod, spec: {{{C % 1}}} | metadata.name is missing
 kind: Pod, metadata: {{name: a}}, spec: {{affinity: {{nodeAffinity: {{a: [{{key: nvidia.com/gpu.product}}]}}}}, {C % 1}}} | nodeAffinity is not supported
 a: &a 1, kind: Pod, b: *a | aliases (*name) are not supported
 kind: Pod, metadata: [1], spec: {{{C % 1}}} | [1] is not an object
@@ -306,6 +314,35 @@ def test_broken_manifest_is_one_error_that_names_the_file(
     with pytest.raises(GpucostError) as caught:
         files.read(Path("a.yaml"))
     assert "a.yaml" in caught.value.message and message in caught.value.message
+
+
+#: Manifests without GPUs.
+NO_GPUS = f"""
+kind: Service
+kind: ConfigMap, data: {{path: /var/log/containers/*.log}}
+kind: LimitRange, spec: {{limits: [{{max: {{nvidia.com/gpu: 8}}}}]}}
+kind: Pod, metadata: {{name: a}}, spec: {{{C % 0}}}
+kind: Deployment, metadata: {{name: a}}, spec: {{replicas: 0, {TEMPLATE % 1}}}
+"""
+
+
+@pytest.mark.parametrize("text", [row for (row,) in text_rows(NO_GPUS)])
+def test_files_without_gpus_are_listed(text: str, work: Path) -> None:
+    document = quoted(f"{{{text}}}")
+    assert (document["workloads"], document["budgets"]) == ([], [])
+    Path("other.yaml").write_text(job())
+    first, second = run("quote -f job.yaml -f other.yaml --brief").stdout.splitlines()
+    assert first == "job.yaml: requests no GPUs" and second.startswith("other.yaml: budget one")
+
+
+def test_cost_of_a_cron_job_is_of_one_run(work: Path) -> None:
+    Path("job.yaml").write_text(
+        f"{{kind: CronJob, metadata: {{name: night, namespace: train}}, spec: {{jobTemplate: {{spec: {{{TEMPLATE % 2}}}}}}}}}"
+    )
+    assert (
+        "CronJob/night: 2 × A100-SXM4-80GB, $10.00 to $11.80 per run"
+        in run("quote -f job.yaml --brief").stdout
+    )
 
 
 def test_names_keep_to_their_line(work: Path) -> None:

@@ -156,7 +156,7 @@ class FileQuotes:
 def read(path: Path) -> list[Requested]:
     """The workloads of a file that request GPUs, in order.
 
-    Raises DataError for a file that cannot be read, unknown resources and kinds, and a file without GPUs.
+    Raises DataError for a file that cannot be read, and unknown resources and kinds.
     """
     found = []
     try:
@@ -164,15 +164,17 @@ def read(path: Path) -> list[Requested]:
         if text.startswith("#!"):
             found, text = [_script(path, text)], ""
         for document in yaml.load_all(text, _Loader):
-            if _get(document, "kind") in _KINDS.split():
-                found.append(_requested(path, document))
-            elif "containers" in str(document):
-                raise ValueError(f"kind {document['kind']} is not supported")
+            kind, keys = _get(document, "kind"), set(_keys(document))
+            if kind in _KINDS.split():
+                found.append(_requested(path, document, keys))
+            elif "containers" in keys or {"resources", "GPUs"} <= keys:
+                raise ValueError(f"kind {kind} is not supported")
+        # the limit of --gpus
+        if any(each.units.total() * each.tasks > 10_000_000 for each in found):
+            raise ValueError("more than 10,000,000 GPUs")
     except Exception as error:
         raise inputs.unreadable(path, error, _FIX) from None
-    if wanted := [each for each in found if each.units]:
-        return wanted
-    raise DataError(f"{path} requests no GPUs", _FIX)
+    return [each for each in found if each.units]
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -184,11 +186,28 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         return super().compose_node(parent, index)
 
 
-def _get(node: Any, key: str) -> Any:
-    """The value of a key; an empty object if it is missing. Raises ValueError."""
+def _keys(node: Any) -> Iterator[str]:
+    """The keys of all objects in it whose value is not empty or 0; 'GPUs' for devices."""
+    if isinstance(node, list):
+        node = dict(enumerate(node))
+    if isinstance(node, dict):
+        for key, child in node.items():
+            if child and child != "0":
+                name = re.sub(r"\W", "_", str(key))
+                yield "GPUs" if re.fullmatch(catalog.devices(), name, re.IGNORECASE) else name
+                yield from _keys(child)
+
+
+def _object(node: Any) -> Any:
+    """The object without its null values. Raises ValueError."""
     if node and not isinstance(node, dict):
         raise ValueError(f"{node!r:.40} is not an object")
-    return (node or {}).get(key) or {}
+    return {key: child for key, child in (node or {}).items() if child is not None}
+
+
+def _get(node: Any, key: str) -> Any:
+    """The value of a key; an empty object if it is missing. Raises ValueError."""
+    return _object(node).get(key) or {}
 
 
 def _number(value: Any) -> int:
@@ -198,7 +217,9 @@ def _number(value: Any) -> int:
     return int(value)
 
 
-def _requested(file: Path, document: Any) -> Requested:
+def _requested(file: Path, document: Any, keys: Any) -> Requested:
+    if keys & {"resourceClaims", "claims"}:
+        raise ValueError("resource claims are not supported")
     units, labels, seconds = Units(), dict[str, str](), 0
     for copies, node in _nodes(document, 1):
         seconds = max(seconds, _number(node.get("activeDeadlineSeconds", 0)))
@@ -209,14 +230,19 @@ def _requested(file: Path, document: Any) -> Requested:
             "gpu|accelerator|instance|capacity|spot", str(_get(_get(node, "affinity"), "nodeAffinity"))
         ):
             raise ValueError("nodeAffinity is not supported; use nodeSelector")
+    if not units and "GPUs" in keys:
+        raise ValueError("GPUs outside the specs of pods are not supported")
     metadata = _get(document, "metadata")
-    name = f"{document['kind']}/{_get(metadata, 'name') or metadata['generateName']}"
+    name = _get(metadata, "name") or _get(metadata, "generateName")
+    if not name:
+        raise ValueError("metadata.name is missing")
+    name = f"{document['kind']}/{name}"
     return Requested(file, name, f"{_get(metadata, 'namespace') or ''}" or None, +units, labels, seconds)
 
 
 def _nodes(node: Any, copies: int) -> Iterator[tuple[int, Any]]:
     """The objects on the way to the specs of pods, and these, each with its number of copies."""
-    for each in node if isinstance(node, list) else [node]:
+    for each in map(_object, node if isinstance(node, list) else [node]):
         # groups of Ray workers have no replicas by default
         replicas = each.get("replicas", each.get("minReplicas", int("groupName" not in each)))
         times = copies * _number(replicas) * _number(each.get("parallelism", 1))
@@ -270,7 +296,7 @@ def _script(file: Path, text: str) -> Requested:
     for kind, count in _GRES.findall(gres):
         units[f"gres_gpu_{kind}".strip("_").lower()] += _number(count or 1) * times.get(name, nodes)
     kinds = {resource[9:] for resource in units}
-    time = given.get("time", "0")
+    time = re.sub("(?i)^(unlimited|infinite)$", "0", given.get("time", "0"))
     seconds = length(time + ":00" * (("-" in time) + 1 - time.count(":"))) or 0
     array = given.get("array", "0")
     spans = re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", array.partition("%")[0])
@@ -304,7 +330,7 @@ def quoted(request: Request, files: Sequence[Path], hours: Decimal | None, *, br
             left = state.amount - state.forecast.to_date
             budgets.append(BudgetLeft(state.name, state.team, left, sum(costs, Decimal(0))))
     answer = FileQuotes(request.settings.currency, month, rows, budgets)
-    lines = tuple(_lines(answer))
+    lines = tuple(_lines(answer, files))
     return Document(
         title=f"Expected cost, and budgets of {month}",
         currency=answer.currency,
@@ -386,19 +412,20 @@ def _share(con: Any, resource: str) -> Decimal:
     return Decimal(str(share or 1))
 
 
-def _lines(answer: FileQuotes) -> Iterator[str]:
+def _lines(answer: FileQuotes, files: Sequence[Path]) -> Iterator[str]:
     """One line for each file: workloads, GPUs, p50 and p95 cost, a cheaper place, and budgets."""
     shown = partial(figure_text, unit="money", currency=answer.currency, decimals=2)
-    for file, rows in grouped((row.request.file, row) for row in answer.workloads).items():
+    workloads = grouped((row.request.file, row) for row in answer.workloads)
+    for file in files:
         parts = [
             f"{'over ' * (each.cost_p95 > each.left)}budget {each.name}: {shown(each.left)} left"
             for each in answer.budgets
         ]
-        for row in rows:
-            costs = f"{shown(row.cost_p50)} to {shown(row.cost_p95)}"
+        for row in workloads.get(file, ()):
+            costs = f"{shown(row.cost_p50)} to {shown(row.cost_p95)}{' per run' * row.request.workload.startswith('CronJob/')}"
             parts.append(
                 f"{row.request.workload}: {round(row.gpus * row.request.tasks, 3).normalize():f} × {row.place.gpu_model}, {costs}"
             )
             if row.cheaper:
                 parts.append(f"cheaper: {row.cheaper.gpu_model}, {row.cheaper.capacity_type}")
-        yield f"{file}: {'; '.join(parts)}"
+        yield f"{file}: {'; '.join(parts) if file in workloads else 'requests no GPUs'}"
