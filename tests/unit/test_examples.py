@@ -120,7 +120,8 @@ def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name in ("onprem.toml", "pricing/onprem.toml"):
         shutil.copy(ROOT / "pricing" / "onprem.toml", folder / name)
     (folder / "job.yaml").write_text(
-        "kind: Job\nmetadata: {name: train}\nspec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}}\n"
+        "{kind: Job, metadata: {name: train}, "
+        "spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}}}"
     )
     monkeypatch.chdir(folder)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"):
