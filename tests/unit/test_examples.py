@@ -51,9 +51,19 @@ sql - < question.sql  # needs a file
 store info --store october.duckdb  # needs another store
 store compact --store october.duckdb  # needs another store
 queue --last 7d --queue research  # needs a queue of that name
-queue --month 2026-10 --queue research  # needs a queue of that name"""
+queue --month 2026-10 --queue research  # needs a queue of that name
+report --month 2026-10 --by label:  # needs labels that the sample lacks
+report --last 7d --label  # needs labels that the sample lacks
+waste --month 2026-10 --by label:  # needs labels that the sample lacks
+findings --month 2026-10 --label  # needs labels that the sample lacks"""
 # Exit codes on the sample: a budget is exceeded, a policy is violated, or the bill of a month is missing.
-ENDS_WITH = {"budget check": 3, "policy check": 3, "chargeback --month 2026-09": 0, "chargeback": 4}
+ENDS_WITH = {
+    "quote -f": 3,
+    "budget check": 3,
+    "policy check": 3,
+    "chargeback --month 2026-09": 0,
+    "chargeback": 4,
+}
 
 
 def examples(page: Path) -> list[str]:
@@ -109,6 +119,10 @@ def sample(demo: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (folder / "pricing").mkdir()
     for name in ("onprem.toml", "pricing/onprem.toml"):
         shutil.copy(ROOT / "pricing" / "onprem.toml", folder / name)
+    (folder / "job.yaml").write_text(
+        "{kind: Job, metadata: {name: train}, "
+        "spec: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}}}"
+    )
     monkeypatch.chdir(folder)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpucost.api import Gpucost
-from gpucost.config.model import Config, Labels, Team
+from gpucost.config.model import Config, Labels, SharedCost, Team
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import Period
 from gpucost.pipeline import inputs_of
@@ -27,7 +28,7 @@ from gpucost.render.view import ReportView
 from tests.fleets.case import alone, case, relabel
 from tests.fleets.figures import Figures, build
 from tests.replay.cases.words import BOOK, at, pod
-from tests.unit.command import call
+from tests.unit.command import answer, call
 
 L4 = "g6.12xlarge"  # four GPUs for $4.80 an hour
 #: a: x until 3:30, then y; b and c: z from their namespace; d: two labels of one name.
@@ -49,8 +50,8 @@ MAIN = case(
     ),
     relabel("kube_pod_info", {"priority_class": "high"}, "pod=a|b"),
 )
-#: No label of this name is exported.
-OTHER = case("other", alone(6, L4, "e | w | 0 | 0 | 2"), "")
+#: No app.kubernetes.io/name is exported; kube-state-metrics of this cluster keeps capitals.
+OTHER = case("other", alone(6, L4, pod("e", "w", [0], 0, 2, labels={"costCenter": "far"})), "")
 #: The team train is below ai; ai and serve are below all.
 SETTINGS = """
 [labels]
@@ -127,7 +128,7 @@ def test_node_label_covers_unallocated_gpus(figures: Figures) -> None:
 
 def test_pod_label_decides_before_namespace_and_node(figures: Figures) -> None:
     view = asked(figures, "label:costCenter")
-    assert costs(view) == money(own="7.2", cc="3.6", shared="9", none="2.4")
+    assert costs(view) == money(own="7.2", cc="3.6", shared="9", far="2.4")
 
 
 def test_priority_class_is_a_dimension(figures: Figures) -> None:
@@ -159,6 +160,24 @@ def test_cluster_without_the_label_is_named(figures: Figures) -> None:
     (found,) = [note for note in asked(figures, NAME).coverage.warnings if note.code == "label_not_exported"]
     assert "app.kubernetes.io/name is not exported in other" in found.message
     assert "--metric-labels-allowlist=pods=[app.kubernetes.io/name]" in (found.fix or "")
+
+
+def test_cluster_without_the_label_of_a_filter_is_named(figures: Figures) -> None:
+    only = Query(DAY, "the day", labels=("app.kubernetes.io/name=x",), with_sections=False)
+    view, _ = waste_report(figures.config, figures.store, replace(only, labels=()), only)
+    for warned in (report(figures.config, figures.store, only), view):
+        (found,) = [note for note in warned.coverage.warnings if note.code == "label_not_exported"]
+        assert found.message.startswith("label app.kubernetes.io/name is not exported in other:")
+
+
+def test_filter_leaves_out_cost_without_pods(figures: Figures) -> None:
+    """The owner has no pods, so its row has no labels."""
+    rule = SharedCost(name="serving", split="owner", of="namespaces", namespaces=["serve"], owner="finance")
+    config = figures.config.model_copy(update={"shared_costs": [rule]})
+    query = Query(DAY, "the day", with_sections=False)
+    assert "shared" in {row.kind for row in report(config, figures.store, query).rows}
+    only = report(config, figures.store, replace(query, labels=("app.kubernetes.io/name=x",)))
+    assert {row.kind for row in only.rows} == {"allocated"}
 
 
 def test_conflicting_labels_are_named(figures: Figures) -> None:
@@ -287,6 +306,11 @@ def test_topmost_team_includes_the_teams_below_it(figures: Figures) -> None:
 def test_waste_by_topmost_team(figures: Figures) -> None:
     rows = json.loads(Gpucost(figures.config.path).waste(by="top_team", team="all", **SPAN).json())["rows"]
     assert {row["top_team"] for row in rows} == {"all"}
+
+
+def test_forecast_of_a_team_has_the_teams_below_it(figures: Figures) -> None:
+    found = answer(f"forecast --team all --team train --month 2026-03 --config {figures.config.path}")
+    assert {row["team"]: row["cost_to_date"] for row in found["rows"]} == {"train": 11.4, "serve": 10.8}
 
 
 def test_team_without_usage_below_no_usage_is_an_error(figures: Figures) -> None:

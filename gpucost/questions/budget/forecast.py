@@ -83,7 +83,8 @@ def forecast(
     view, days = costs_by_day(request, period)
     count = months or (1 if growth is None else 12)
     spans = _spans(tuple(local_days(period, request.tz)), count)
-    rows = _rows(days, team, spans, None if growth is None else Growth(growth, spans[0][-1]))
+    families = {name: (name, *settings.children(name)) for name in team}
+    rows = _rows(days, families, spans, None if growth is None else Growth(growth, spans[0][-1]))
     ahead = Ahead()
     if (months or growth is not None) and not team:
         ahead = ahead_of(request, days, growth, count - 1, _name(spans[count - 1]))
@@ -127,21 +128,25 @@ def _name(span: tuple[date, ...]) -> str:
 
 
 def _rows(
-    days: Days, teams: Names, spans: list[tuple[date, ...]], growth: Growth | None
+    days: Days, families: dict[str, Names], spans: list[tuple[date, ...]], growth: Growth | None
 ) -> list[ForecastRow]:
-    """A row for each month: teams by cost of the first month, then unallocated GPUs and the fleet."""
+    """A row for each month: teams by cost of the first month, then unallocated GPUs and the fleet.
+
+    `families` has the requested teams, each with the teams below it; empty means all.
+    """
     series_of_team = {series.team: series for series in days.costs if series.level == "team"}
-    for name in teams:
-        if name not in series_of_team:
+    for name, members in families.items():
+        if series_of_team.keys().isdisjoint(members):
             near = ", ".join(nearest(name, list(filter(None, series_of_team)))[:8])
             raise GpucostError(
                 f"no team {name!r} held GPUs or bought tokens in these weeks",
                 f"--team takes one of: {near}" if near else None,
             )
-    chosen = list(map(series_of_team.__getitem__, teams or series_of_team))
+    wanted = dict.fromkeys(chain.from_iterable(families.values())) if families else series_of_team
+    chosen = [series_of_team[name] for name in wanted if name in series_of_team]
     found = [(series, forecasts(days, series, spans, growth)) for series in chosen]
     found.sort(key=lambda each: each[1][0].expected or each[1][0].to_date, reverse=True)
-    if not teams:
+    if not families:
         every = (CostSeries("unallocated"), CostSeries("fleet"))
         found += [(series, forecasts(days, series, spans, growth)) for series in every]
     rows = []

@@ -40,4 +40,4 @@ LEFT JOIN allocation_traits AS t USING (allocation_id)
 LEFT JOIN label_spans AS l ON l.node_id = p.node_id AND l.allocation_id = p.allocation_id
     AND l.from_ms <= p.from_ms // 3600000 * 3600000 AND p.from_ms // 3600000 * 3600000 < l.to_ms
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, p.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE;
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);

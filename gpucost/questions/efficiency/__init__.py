@@ -16,8 +16,9 @@ from gpucost.options import Names, count
 from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.processes import processes
+from gpucost.questions.report.query import filters
 from gpucost.questions.report.reading import report_of
-from gpucost.questions.report.rows import cut_by, filters, in_hours
+from gpucost.questions.report.rows import cut_by, in_hours
 from gpucost.questions.request import WorkloadRequest
 from gpucost.questions.units.query import PACKAGE, UnitQuery, prepare
 from gpucost.records import frozen_dataclass

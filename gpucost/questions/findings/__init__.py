@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
@@ -91,6 +92,7 @@ def findings(
     )
 
 
+_log = logging.getLogger(__name__)
 _OWNER = ("cluster", "namespace", "workload")
 TITLE = "What to do about it"
 
@@ -115,6 +117,9 @@ def findings_of(
         return found
     by_owner = replace(query, by=_OWNER, with_sections=False, with_series=False)
     held = report(config, store, by_owner)
+    for notice in held.coverage.warnings:
+        if notice.code.startswith("label_"):
+            _log.warning("%s", notice.message)
     return found.about({tuple(row.keys.values()) for row in held.rows})
 
 

@@ -1,9 +1,9 @@
--- reads: label_history, state_intervals, allocations, nodes; variables report_from_ms, report_to_ms bound the period; $names are labels as kube-state-metrics names them, or 'priority_class', with their dimensions in $dimensions; $wanted lists the values of each that pass (empty: all)
+-- reads: label_history, state_intervals, allocations, nodes; variables report_from_ms, report_to_ms bound the period; $names lists the names of each label in kube-state-metrics, or 'priority_class', with their dimensions in $dimensions; $wanted lists the values of each that pass (empty: all)
 -- writes: label_spans, one row per (allocation, span of unchanged values), and per (node, span) for time without an allocation: the values by dimension, and whether they pass
 -- invariant: spans of a holder cover all time without overlap, and change only while it holds; a pod's label decides, then its namespace's, then its node's; with a filter, no time without an allocation passes
 CREATE OR REPLACE TEMP TABLE label_spans AS
 WITH valued AS (
-    SELECT kind, cluster, name, from_ms, list_transform($names::VARCHAR[], lambda label: labels[label]) AS vals FROM label_history
+    SELECT kind, cluster, name, from_ms, list_transform($names::VARCHAR[][], lambda spellings: list_filter(list_transform(spellings, lambda label: labels[label]), lambda val: val IS NOT NULL)[1]) AS vals FROM label_history
 ),
 changed AS (
     FROM valued QUALIFY vals IS DISTINCT FROM lag(vals) OVER (PARTITION BY kind, cluster, name ORDER BY from_ms)
@@ -23,8 +23,8 @@ pieces AS (
     SELECT h.node_id, h.allocation_id, h.from_ms // 3600000 * 3600000 AS held_from_ms, h.to_ms AS held_to_ms,
         greatest(p.from_ms, n.from_ms, d.from_ms, 0) AS from_ms,
         least(p.to_ms, n.to_ms, d.to_ms, 9223372036854775807) AS to_ms,
-        list_transform(range(1, len($names::VARCHAR[]) + 1), lambda i:
-            CASE WHEN $names[i] = 'priority_class' THEN c.priority_class ELSE coalesce(p.vals[i], n.vals[i], d.vals[i]) END) AS vals
+        list_transform(range(1, len($names::VARCHAR[][]) + 1), lambda i:
+            CASE WHEN $names[i][1] = 'priority_class' THEN c.priority_class ELSE coalesce(p.vals[i], n.vals[i], d.vals[i]) END) AS vals
     FROM holders AS h
     LEFT JOIN spans AS p ON p.kind = 'pod' AND p.cluster = h.cluster AND p.name = h.uid
     LEFT JOIN spans AS n ON n.kind = 'namespace' AND n.cluster = h.cluster AND n.name = h.namespace

@@ -59,4 +59,4 @@ LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
 LEFT JOIN label_spans AS l ON l.node_id = f.node_id AND l.allocation_id IS NOT DISTINCT FROM f.allocation_id
     AND l.from_ms <= f.time_bucket // 3600000 * 3600000 AND f.time_bucket // 3600000 * 3600000 < l.to_ms
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE;
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);

@@ -9,7 +9,7 @@ from gpucost.engine import run_stage
 from gpucost.errors import GpucostError
 from gpucost.options import Names
 from gpucost.periods import label_name, within
-from gpucost.questions.report.query import LABEL, Query, is_label, nearest
+from gpucost.questions.report.query import LABEL, Query, filters, is_label, nearest
 from gpucost.render.view import Notice
 from gpucost.store.sqlfiles import column, value
 
@@ -36,11 +36,14 @@ SELECT DISTINCT (from_ms + 3599999) // 3600000 * 3600000 AS at_ms FROM label_spa
 WHERE at_ms > getvariable('report_from_ms') AND at_ms < getvariable('report_to_ms') ORDER BY ALL"""
 _VALUES = """
 SELECT DISTINCT labels[$1] FROM label_spans WHERE allocation_id IS NOT NULL AND labels[$1] IS NOT NULL ORDER BY ALL"""
-# Clusters of Kubernetes with usage, but without the label.
+# Clusters of Kubernetes with usage, but without the label. The filter of labels would leave them out.
 _LACKING = """
-SELECT DISTINCT cluster FROM cost_rows
-WHERE kind = 'allocated' AND cluster IN (SELECT cluster FROM state_intervals WHERE metric = 'kube_pod_info')
-    AND cluster NOT IN (SELECT cluster FROM exported_labels WHERE label = $1)
+SELECT DISTINCT a.cluster
+FROM report_cost_cells AS c JOIN allocations AS a ON a.allocation_id = c.allocation_id
+WHERE c.kind = 'allocated' AND passes($clusters, a.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user")
+    AND a.cluster IN (SELECT cluster FROM state_intervals WHERE metric = 'kube_pod_info')
+    AND a.cluster NOT IN (SELECT cluster FROM exported_labels WHERE passes($spellings, label))
 ORDER BY ALL"""
 # Pods, namespaces and nodes with two values of a label.
 _CONFLICTS = """
@@ -58,6 +61,7 @@ def prepare(con: DuckDBPyConnection, query: Query, by: Names) -> list[int]:
     wanted = _wanted(query, by)
     con.execute(_NO_SPANS)
     con.execute("SET VARIABLE report_has_labels = $1::BOOLEAN", [bool(wanted)])
+    con.execute("SET VARIABLE report_by_label = $1::BOOLEAN", [bool(query.labels)])
     if not wanted:
         return []
     for stage in ("interface", "11_state_intervals", "12_pods_without_uid"):
@@ -84,14 +88,14 @@ def _wanted(query: Query, by: Names) -> dict[str, list[str]]:
     return found
 
 
-def _exported(dimension: str, exported: list[str]) -> str:
-    """The name of the label in the store. kube-state-metrics replaces characters, newer versions also capitals."""
+def _exported(dimension: str, exported: list[str]) -> list[str]:
+    """The names of the label in the store. kube-state-metrics replaces characters, newer versions also capitals."""
     if dimension == PRIORITY_CLASS:
-        return dimension
+        return [dimension]
     name = dimension.removeprefix(LABEL)
     full = label_name(name)
     spellings = (full, re.sub("([a-z0-9])([A-Z])", r"\1_\2", full).lower(), name)
-    if found := next((each for each in spellings if each in exported), None):
+    if found := [each for each in dict.fromkeys(spellings) if each in exported]:
         return found
     message = f"label not exported: {name!r}"
     if exported:
@@ -110,15 +114,15 @@ def notices(con: DuckDBPyConnection, query: Query) -> list[Notice]:
     found = []
     for dimension in filter(is_label, _wanted(query, query.dimensions)):
         name = dimension.removeprefix(LABEL)
-        label = _exported(dimension, column(con, _NAMES))
-        if clusters := column(con, _LACKING, [label]):
+        spellings = _exported(dimension, column(con, _NAMES))
+        if clusters := column(con, _LACKING, filters(query) | {"spellings": spellings}):
             text = f"label {name} is not exported in {', '.join(clusters)}: their usage is without it"
             found.append(Notice("label_not_exported", text, _allow(name)))
-        if count := value(con, _CONFLICTS, [label]):
-            names = f"{label}_conflict1 and {label}_conflict2"
-            text = f"{names} differ on {count:,} objects: Prometheus reads two labels as one, shown as unassigned"
-            fix = "remove one of the two labels"
-            found.append(Notice("label_conflict", text, fix))
+        for label in spellings:
+            if count := value(con, _CONFLICTS, [label]):
+                names = f"{label}_conflict1 and {label}_conflict2"
+                text = f"{names} differ on {count:,} objects: Prometheus reads two labels as one, shown as unassigned"
+                found.append(Notice("label_conflict", text, "remove one of the two labels"))
     return found
 
 

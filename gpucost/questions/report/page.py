@@ -14,8 +14,8 @@ from gpucost.questions import findings as of_findings
 from gpucost.questions.efficiency import PARTS, losses_of, remedies, tables, waterfalls
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.build import workload_tables
+from gpucost.questions.report.query import filters
 from gpucost.questions.report.reading import load_rates
-from gpucost.questions.report.rows import filters
 from gpucost.questions.units import unit_table, work_title
 from gpucost.questions.units.query import UnitQuery, UnitView
 from gpucost.questions.units.reading import unit_views

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from difflib import SequenceMatcher
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from gpucost.errors import StoreError, UsageError
@@ -108,6 +108,11 @@ class Query:
     def is_narrowed(self) -> bool:
         """Whether only some pods are selected. Unallocated GPUs are then not part of the answer."""
         return any(names for name, names in self.filters.items() if name != "clusters")
+
+
+def filters(query: Query) -> dict[str, Any]:
+    """The filters as parameters; label_spans has the rows that pass the filter of labels."""
+    return {name: list(names) for name, names in query.filters.items() if name != "labels"}
 
 
 def nearest(word: str, names: Names | list[str]) -> list[str]:

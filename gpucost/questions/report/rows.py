@@ -15,7 +15,7 @@ from gpucost.errors import GpucostError
 from gpucost.options import Names
 from gpucost.periods import Period, TimeBucket, is_whole_days, time_buckets, within
 from gpucost.questions.report import labels
-from gpucost.questions.report.query import Query
+from gpucost.questions.report.query import Query, filters
 from gpucost.records import frozen_dataclass, grouped
 from gpucost.render.view import Measures, NodeTotals, NotCollected, Row, Unallocated, hours, ratio
 from gpucost.store import sqlfiles
@@ -51,11 +51,6 @@ def in_hours(row: Mapping[str, Any]) -> dict[str, Any]:
         name.replace("gpu_ms", "gpu_hours"): hours(value) if name.endswith("gpu_ms") else value
         for name, value in row.items()
     }
-
-
-def filters(query: Query) -> dict[str, Any]:
-    """The filters as parameters; label_spans has the rows that pass the filter of labels."""
-    return {name: list(names) for name, names in query.filters.items() if name != "labels"}
 
 
 def keys_of(sums: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
@@ -283,7 +278,7 @@ LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT D
     AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
 WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
     AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE"""
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected)"""
 
 
 def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tuple[str | None, str]]]:

@@ -44,4 +44,4 @@ LEFT JOIN label_spans AS l ON l.node_id = f.node_id AND l.allocation_id IS NOT D
 -- sums of binary fractions may leave a millisecond; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
     AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)
-    AND passes_workload($workloads, p.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE;
+    AND passes_workload($workloads, p.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);

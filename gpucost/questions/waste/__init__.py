@@ -6,6 +6,7 @@ from typing import Annotated
 from gpucost.config.model import Config
 from gpucost.options import Names, Option, count
 from gpucost.pipeline import read_attributed
+from gpucost.questions.report import labels
 from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import check_names
@@ -81,7 +82,9 @@ def waste_report(
         view = report_of(con, config, query)
         if wasted.workloads or wasted.users:
             check_names(con, replace(wasted, labels=()))
-        return view, build(con, config, wasted, wasted.by, top)
+        found = build(con, config, wasted, wasted.by, top)
+        warnings = (*view.coverage.warnings, *labels.notices(con, wasted))
+        return replace(view, coverage=replace(view.coverage, warnings=warnings)), found
 
     return read_attributed(config, store, read, query.period)
 

@@ -12,8 +12,8 @@ from gpucost.inventory import load_activity
 from gpucost.options import Names
 from gpucost.periods import Period
 from gpucost.questions.report import labels
-from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import ZERO, cut_by, filters, in_hours, keys_of
+from gpucost.questions.report.query import Query, filters
+from gpucost.questions.report.rows import ZERO, cut_by, in_hours, keys_of
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.render.view import CoverageAnswer, hours, ratio
 from gpucost.shapes import Shape

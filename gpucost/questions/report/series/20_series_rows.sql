@@ -29,5 +29,5 @@ LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT DISTINCT FROM c.allocation_id
     AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected)
 GROUP BY ALL;

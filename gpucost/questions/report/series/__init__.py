@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, time_buckets
-from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import ZERO, Part, filters, in_parts
+from gpucost.questions.report.query import Query, filters
+from gpucost.questions.report.rows import ZERO, Part, in_parts
 from gpucost.questions.report.sections import value_name
 from gpucost.records import grouped
 from gpucost.render.formatting import is_plain

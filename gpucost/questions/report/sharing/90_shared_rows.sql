@@ -34,4 +34,4 @@ LEFT JOIN time_buckets AS s ON s.from_ms = m.time_bucket
 LEFT JOIN label_spans AS l ON l.node_id = m.node_id AND l.allocation_id IS NOT DISTINCT FROM m.allocation_id
     AND l.from_ms <= m.time_bucket // 3600000 * 3600000 AND m.time_bucket // 3600000 * 3600000 < l.to_ms
 WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND l.is_selected IS NOT FALSE;
+    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);

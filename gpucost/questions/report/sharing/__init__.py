@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import from_ms
 from gpucost.price.fx import no_rate
-from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, filters, keys_of
+from gpucost.questions.report.query import Query, filters
+from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, keys_of
 from gpucost.render.view import Notice, Row, Shared
 from gpucost.store import sqlfiles
 from gpucost.store.charges import find_tokens
