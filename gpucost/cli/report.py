@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.cli.asking import Ask, asking
@@ -16,7 +17,7 @@ from gpucost.questions import QUESTIONS
 from gpucost.questions.report import incomplete, read_or_incomplete
 
 if TYPE_CHECKING:
-    from gpucost.questions.request import WorkloadRequest
+    from gpucost.questions.request import LabeledRequest, WorkloadRequest
     from gpucost.store.table_files import FileKind
 
 
@@ -37,13 +38,17 @@ def report(
     """Write the report, its summary, its effective cost, or the month's bill as a FOCUS file."""
     if brief and call.format != "markdown":
         raise UsageError("--brief needs --format markdown", "add --format markdown")
+    if efficiency and call.format != "html":
+        write_efficiency(call, is_brief=brief, **ask.keywords)
+        return
     if call.format == "focus":
         write_focus(call, focus_version, **ask.keywords)
         return
-    if efficiency and call.format != "html":
-        call.answer(QUESTIONS["efficiency"].function(ask.keywords["request"], ask.keywords.get("top", 10)))
-        return
     answer = ask()
+    if efficiency and not ask.keywords["request"].settings.activity.profile:
+        call.note(
+            "note: the page has no effective cost, as profiling metrics are not collected: set [activity] profile = true"
+        )
     if brief:
         from gpucost.render.markdown import brief as summary
 
@@ -51,6 +56,24 @@ def report(
         call.conclude(answer)
     else:
         call.answer(answer)
+
+
+def write_efficiency(
+    call: Call, request: LabeledRequest, *, is_brief: bool, top: int = 10, strict: bool = False, **others: Any
+) -> None:
+    """Write effective cost. Raises UsageError for other options of the report."""
+    if is_brief or others or call.format == "focus":
+        raise UsageError(
+            "--efficiency takes no --by, --share-unallocated, --findings, --brief or --format focus",
+            "leave out one of them; a page (--format html) has all but the last two",
+        )
+    query = request.query()
+    answer = read_or_incomplete(
+        request, query, lambda: QUESTIONS["efficiency"].function(request, top), strict=strict
+    )
+    if strict and (failure := incomplete(request, query)):
+        answer = replace(answer, errors=(failure,), exit_code=failure.exit_code)
+    call.answer(answer)
 
 
 def write_focus(call: Call, version: str, request: WorkloadRequest, **options: Any) -> None:
@@ -68,8 +91,8 @@ def write_focus(call: Call, version: str, request: WorkloadRequest, **options: A
         )
     if request.scope_name or options.get("by") or options.get("share_unallocated"):
         raise UsageError(
-            "--format focus takes no --team, --namespace, --cluster, --workload, --user, --by or --share-unallocated: its rows "
-            "replace whole charges",
+            "--format focus takes no --team, --namespace, --cluster, --workload, --user, --label, --by or --share-unallocated: its "
+            "rows replace whole charges",
             "filter the file by its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster",
         )
     kind: FileKind = "parquet" if target and target.suffix.lower() == ".parquet" else "csv"

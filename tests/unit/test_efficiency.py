@@ -179,6 +179,64 @@ def test_energy_counter_counts_before_power_and_through_a_reset(tmp_path: Path) 
     assert found.measured.energy_kwh == pytest.approx(4 - 2 / 60)
 
 
+def test_energy_of_a_pod_without_a_counter_is_from_power(tmp_path: Path) -> None:
+    """Pod a has a counter of 1,000 W, pod b only power of 100 W, each for four hours."""
+    minutes = [[at(minute / 60), at((minute + 1) / 60), 6e7 * minute] for minute in range(240)]
+    described = alone(
+        4, "g6.12xlarge", pod("a", "w", [0], 0, 4), pod("b", "w", [1], 0, 4), util=busy("w", [0, 1], 0, 4),
+        profile={
+            ENERGY: {"GPU-w-0": minutes},
+            POWER: {"GPU-w-0": [[at(0), at(4), 10]], "GPU-w-1": [[at(0), at(4), 100]]},
+        },
+    )  # fmt: skip
+    found = {name: row.measured.energy_kwh for name, row in rows(*stored(tmp_path, described)).items()}
+    assert found["Pod/a"] == pytest.approx(4 - 1 / 60) and found["Pod/b"] == pytest.approx(0.4)
+    assert found[""] == found["L4"] == pytest.approx(found["Pod/a"] + found["Pod/b"])
+
+
+def test_labels_that_change_cut_the_cost(tmp_path: Path) -> None:
+    """Pod a is x until 02:00, then y, idle in its last hour; pod b has no label."""
+    described = profiled((0, 4, 0.5), pod=pod("a", "w", [0], 0, 4, labels={"app": "x"}))
+    described["pods"].append(pod("b", "w", [1], 0, 4))
+    change = relabel("kube_pod_labels", {"label_app": "y"}, "pod=a", (2, 99))
+    config, store = stored(tmp_path, described, change)
+    named = ("--month", "2026-03", "--config", config.path)
+    for text, expected in (("x", "0 0 0 1.2 1.2"), ("y", "1.2 0 0 0.6 0.6")):
+        found = rows(config, store, labels=(f"app={text}",))
+        assert figures(found["Pod/a"]) == figures(found[""]) == expected and "Pod/b" not in found
+        totals = json.loads(
+            call("report", "--label", f"app={text}", "--format", "json", *named)[0]
+        )["totals"]  # fmt: skip
+        row = answer("--label", f"app={text}", *named)["rows"][0]
+        assert row["held_cost"] == totals["cost"] and row["idle_cost"] == totals["idle_cost"]
+    parts = [rows(config, store, labels=(f"app={text}",))[""].held_cost for text in "xy"]
+    assert sum(parts) == rows(config, store)["Pod/a"].held_cost
+
+
+def test_report_efficiency_takes_or_refuses_the_options_of_report(mixed: tuple[Config, Store]) -> None:
+    named = ("report", "--efficiency", "--config", mixed[0].path)
+    for words in (
+        ("--by", "pod"), ("--share-unallocated", "even"), ("--findings", 3), ("--brief", "--format", "markdown"),
+        ("--format", "focus"),
+    ):  # fmt: skip
+        _, error = call(*named, *words, code=2)
+        assert "--efficiency takes no" in error and str(words[0]) in error
+    text, error = call(*named, "--strict", "--month", "2026-03", code=4)
+    assert "From held GPUs to busy SMs" in text and "is incomplete" in error
+
+
+def test_page_names_metrics_without_samples(mixed: tuple[Config, Store], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("report", "--efficiency", "--output", page, "--config")
+    described = {name: value for name, value in read_fleet(CASE).items() if name != "profile"}
+    config, _ = stored(tmp_path, described, prices=CASE / "prices.csv")
+    _, error = call(*words, config.path)
+    assert "profiling metrics are not collected: set [activity] profile = true" in error
+    Path(config.path).write_text("activity.profile = true\n" + Path(config.path).read_text())
+    _, error = call(*words, config.path)
+    assert "profiling" not in error and "no samples of DCGM_FI_PROF" in page.read_text()
+
+
 def test_missing_metrics_are_named_once_with_the_setting(mixed: tuple[Config, Store], tmp_path: Path) -> None:
     found = answer("--config", mixed[0].path)
     (notice,) = [one for one in found["coverage"]["warnings"] if one["code"] == "not_profiled"]
@@ -210,6 +268,7 @@ def test_filters_formats_and_page(mixed: tuple[Config, Store], tmp_path: Path) -
     page = tmp_path / "page.html"
     call("report", "--efficiency", "--output", page, *named)
     html = page.read_text()
+    assert "Gpu model" not in text + html and "GPU model  " in text
     assert "Effective cost by GPU model" in html and "Most lost to idle GPUs" in html
     assert Gpucost(config=mixed[0].path).efficiency().df().held_cost[0] == pytest.approx(31.714286, abs=1e-6)
 
@@ -282,6 +341,10 @@ def test_mfu(flops: float, settings: str, expected: float | None, tmp_path: Path
         return
     found = {row["workload"] or row["by"]: row["mfu"] for row in answer("--config", config.path)["rows"]}
     assert found == {"total": None, "team": None, "gpu_model": None, "Pod/a": expected}
+    if expected == 0.25:
+        page = tmp_path / "page.html"
+        call("report", "--output", page, "--config", config.path)
+        assert ">25 %<" in page.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -275,6 +275,14 @@ def test_array_without_jobs_is_an_error(tmp_path: Path) -> None:
         files.read(file)
 
 
+@pytest.mark.parametrize("directive", ["--gres=shard:8", "--tres-per-task=gres/gpu:1", "--gpus-per-socket=1"])
+def test_directives_of_gpus_that_are_not_read_are_an_error(directive: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.sh"
+    file.write_text(f"#!/bin/sh\n#SBATCH {directive}\n")
+    with pytest.raises(GpucostError, match="GPUs are read from --gpus, --gpus-per-node"):
+        files.read(file)
+
+
 def test_jobs_of_an_array_add_up(work: Path) -> None:
     Path("job.sh").write_text("#!/bin/sh\n#SBATCH -J sft-9 -A train --gpus=2 -a 1-2\nsrun x\n")
     (row,) = answer("quote -f job.sh", 3)["workloads"]

@@ -19,16 +19,23 @@ sums AS (
         CASE WHEN total_ms(sm_gpu_ms) > 0 THEN sum(sm_cost) END AS sm_cost
     FROM grouped GROUP BY part
 ),
+powered AS (
+    SELECT *,
+        -- watts x milliseconds; the counter of energy knows more than samples of power
+        CASE WHEN measure = 'energy' OR (measure = 'power' AND NOT bool_or(measure = 'energy') OVER (PARTITION BY allocation_id, from_ms))
+            THEN value_gpu_ms END AS energy
+    FROM profile_hours WHERE from_ms >= getvariable('report_from_ms') AND from_ms < getvariable('report_to_ms')
+),
 measured AS (
-    SELECT g.part, p.measure, total_ms(p.measured_gpu_ms) AS gpu_ms, total_ms(p.value_gpu_ms) AS value_gpu_ms
+    SELECT g.part, p.measure, total_ms(p.measured_gpu_ms) AS gpu_ms, total_ms(p.value_gpu_ms) AS value_gpu_ms,
+        total_ms(p.energy) AS energy
     FROM grouped AS g
-    JOIN (FROM profile_hours WHERE from_ms >= getvariable('report_from_ms') AND from_ms < getvariable('report_to_ms')) AS p USING (allocation_id, from_ms)
+    JOIN powered AS p USING (allocation_id, from_ms)
     GROUP BY ALL
 ),
 means AS (
     SELECT part, map_from_entries(list((measure, round(value_gpu_ms / gpu_ms, 9)) ORDER BY measure)) AS means,
-        -- watts x milliseconds; the counter of energy knows more than samples of power
-        coalesce(any_value(value_gpu_ms) FILTER (measure = 'energy'), any_value(value_gpu_ms) FILTER (measure = 'power')) / 3600000000.0 AS energy_kwh
+        sum(energy) / 3600000000.0 AS energy_kwh
     FROM measured WHERE gpu_ms > 0 GROUP BY part
 )
 SELECT s.part.by AS by, s.part.keys AS keys, s.* EXCLUDE (part), m.means, m.energy_kwh

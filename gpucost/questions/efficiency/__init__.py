@@ -19,7 +19,7 @@ from gpucost.questions.report.processes import processes
 from gpucost.questions.report.query import filters
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import cut_by, in_hours
-from gpucost.questions.request import WorkloadRequest
+from gpucost.questions.request import LabeledRequest
 from gpucost.questions.units.query import PACKAGE, UnitQuery, prepare
 from gpucost.records import frozen_dataclass
 from gpucost.render.formatting import figure_text, percent
@@ -148,7 +148,7 @@ class EfficiencyAnswer(Shape):
 
 
 def efficiency(
-    request: WorkloadRequest, top: Annotated[int, count("Number of workloads to list.")] = 10
+    request: LabeledRequest, top: Annotated[int, count("Number of workloads to list.")] = 10
 ) -> Document:
     """Show effective cost: of the cost of held GPUs, the active part and the part that kept SMs busy.
 
@@ -167,11 +167,8 @@ def efficiency(
 
     def read(con: DuckDBPyConnection) -> Document:
         view = report_of(con, config, query)
-        rows = waterfalls(con, config, query)
-        rows = with_mfu(con, config, query, rows)
-        missing = missing_metrics(rows)
-        warnings = (*view.coverage.warnings, *notice_of(config, missing))
-        coverage = replace(view.coverage, warnings=warnings)
+        rows, notices = effective_cost(con, config, query)
+        coverage = replace(view.coverage, warnings=(*view.coverage.warnings, *notices))
         losses = losses_of(rows)
         return Document(
             title=f"Effective cost: {view.title.split(': ', 1)[1]}",
@@ -180,12 +177,20 @@ def efficiency(
             sections=(*tables(rows, top), *remedies(losses, view.currency)),
             coverage=coverage,
             name="efficiency",
-            data=EfficiencyAnswer(view.period, view.currency, rows, losses, missing, coverage),
+            data=EfficiencyAnswer(view.period, view.currency, rows, losses, missing_metrics(rows), coverage),
             flat=table(rows),
             notes=request.gap_notes(request.clusters) if request.is_flat else (),
         )
 
     return read_attributed(config, request.store, read, query.period)
+
+
+def effective_cost(
+    con: DuckDBPyConnection, config: Config, query: Query
+) -> tuple[tuple[Waterfall, ...], tuple[Notice, ...]]:
+    """The rows with MFU, and the notice of metrics without samples."""
+    rows = with_mfu(con, config, query, waterfalls(con, config, query))
+    return rows, notice_of(config, missing_metrics(rows))
 
 
 def waterfalls(con: DuckDBPyConnection, config: Config, query: Query) -> tuple[Waterfall, ...]:
@@ -341,4 +346,6 @@ def _columns(by: By) -> list[ValueColumn]:
     titles = {"sm": "SM", **_PIPES, "occupancy": "Occupancy", "mfu": "MFU"}
     ratios = [share(f"measured.{measure}", title, decimals=0, weight=4) for measure, title in titles.items()]
     pipe = text(lambda row: _PIPES.get(row.measured.highest_pipe), "Highest pipe", weight=3)
-    return [*map(dimension, _KEYS[by]), *costs, *ratios, pipe]
+    named = [text(lambda row: row.keys[by], "GPU model")]
+    keys = named if by == "gpu_model" else map(dimension, _KEYS[by])
+    return [*keys, *costs, *ratios, pipe]

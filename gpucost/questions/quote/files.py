@@ -292,6 +292,8 @@ def _script(file: Path, text: str) -> Requested:
     times = {"gpus": 1, "gpus-per-node": nodes, "gpus-per-task": tasks}
     name = next((name for name in times if name in given), "")
     gres = "gpu:" + given[name].replace(",", ",gpu:") if name else given.get("gres", "")
+    if given.keys() & {"gpus-per-socket", "tres-per-task"} or "shard" in gres:
+        raise ValueError("GPUs are read from --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu only")
     units = Units()
     for kind, count in _GRES.findall(gres):
         units[f"gres_gpu_{kind}".strip("_").lower()] += _number(count or 1) * times.get(name, nodes)

@@ -11,7 +11,7 @@ from gpucost.options import WorkloadSelection
 from gpucost.periods import Period, is_month, period_words
 from gpucost.pipeline import read_attributed
 from gpucost.questions import findings as of_findings
-from gpucost.questions.efficiency import PARTS, losses_of, remedies, tables, waterfalls
+from gpucost.questions.efficiency import PARTS, effective_cost, losses_of, remedies, tables
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report.build import workload_tables
 from gpucost.questions.report.query import filters
@@ -22,7 +22,7 @@ from gpucost.questions.units.reading import unit_views
 from gpucost.questions.waste.anatomy import BUCKETS, Waste, build as dissect
 from gpucost.render.formatting import figure_text, percent
 from gpucost.render.html import Bar, Block
-from gpucost.render.view import LayerKind, ReportView, Table
+from gpucost.render.view import LayerKind, Notice, ReportView, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from gpucost.questions.findings.kinds import Findings
     from gpucost.questions.report.query import Query
     from gpucost.store.connection import Store
+
+    _Facts = tuple[Table, Waste, Sequence[UnitView], Sequence[Waterfall], Sequence[Notice]]
 
 
 def reconciled(settings: Config, store: Store, query: Query, view: ReportView) -> ReportView:
@@ -114,25 +116,24 @@ def page(config: Config, store: Store, query: Query, view: ReportView, findings:
     view = reconciled(config, store, query, view)
     if query.is_narrowed and not view.totals.allocated_gpu_hours:
         return view
-    workloads, waste, units, effective = _facts(config, store, query)
+    workloads, waste, units, effective, notices = _facts(config, store, query)
     advice = of_findings.findings_of(config, store, query) if findings else None
     found = blocks(config, query.period, workloads, waste, units, advice, findings)
-    return replace(view, blocks=(*found, *_effective(effective, config.currency)))
+    coverage = replace(view.coverage, warnings=(*view.coverage.warnings, *notices))
+    return replace(view, coverage=coverage, blocks=(*found, *_effective(effective, config.currency)))
 
 
-def _facts(
-    config: Config, store: Store, query: Query
-) -> tuple[Table, Waste, tuple[UnitView, ...], tuple[Waterfall, ...]]:
+def _facts(config: Config, store: Store, query: Query) -> _Facts:
     """The data of the blocks, by the report's filters: every workload, waste, unit costs and effective cost."""
     unit_query = UnitQuery(config, query.period, query.period_name, **filters(query))
 
-    def read(con: DuckDBPyConnection) -> tuple[Table, Waste, tuple[UnitView, ...], tuple[Waterfall, ...]]:
+    def read(con: DuckDBPyConnection) -> _Facts:
         load_rates(con, config, query)
         return (
             workload_tables(con, config, query, {})[None],
             dissect(con, config, query, top=0),
             () if query.labels else unit_views(con, unit_query),  # units have no labels
-            waterfalls(con, config, query) if config.activity.profile else (),
+            *(effective_cost(con, config, query) if config.activity.profile else ((), ())),
         )
 
     return read_attributed(config, store, read, query.period)
