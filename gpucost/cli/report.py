@@ -91,8 +91,8 @@ def write_focus(call: Call, version: str, request: WorkloadRequest, **options: A
         )
     if request.scope_name or options.get("by") or options.get("share_unallocated"):
         raise UsageError(
-            "--format focus takes no --team, --namespace, --cluster, --workload, --user, --label, --by or --share-unallocated: its "
-            "rows replace whole charges",
+            "--format focus takes no --team, --namespace, --cluster, --workload, --user, --label, --by or --share-unallocated: "
+            "its rows replace whole charges",
             "filter the file by its columns x_gpucost_team, x_gpucost_namespace and x_gpucost_cluster",
         )
     kind: FileKind = "parquet" if target and target.suffix.lower() == ".parquet" else "csv"

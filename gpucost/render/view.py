@@ -476,7 +476,7 @@ share = partial(column_of, unit="ratio")
 
 def dimension_title(name: str) -> str:
     """The heading of a dimension: `GPU model`; a label keeps its spelling."""
-    return name if ":" in name else name.replace("_", " ").capitalize()
+    return name if ":" in name else name.replace("_", " ").capitalize().replace("Gpu", "GPU")
 
 
 def dimension(name: str) -> ValueColumn:

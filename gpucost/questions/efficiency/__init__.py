@@ -346,6 +346,4 @@ def _columns(by: By) -> list[ValueColumn]:
     titles = {"sm": "SM", **_PIPES, "occupancy": "Occupancy", "mfu": "MFU"}
     ratios = [share(f"measured.{measure}", title, decimals=0, weight=4) for measure, title in titles.items()]
     pipe = text(lambda row: _PIPES.get(row.measured.highest_pipe), "Highest pipe", weight=3)
-    named = [text(lambda row: row.keys[by], "GPU model")]
-    keys = named if by == "gpu_model" else map(dimension, _KEYS[by])
-    return [*keys, *costs, *ratios, pipe]
+    return [*map(dimension, _KEYS[by]), *costs, *ratios, pipe]
