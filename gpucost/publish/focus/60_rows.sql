@@ -54,7 +54,7 @@ parts AS (
         CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, true AS is_estimate
     FROM estimates
 ),
-told AS (
+ordered AS (
     SELECT *, holder <> 'instance_without_metrics' AS is_split,
         CASE provider WHEN 'aws' THEN 'AWS' WHEN 'gcp' THEN 'Google Cloud' WHEN 'azure' THEN 'Microsoft' WHEN 'oci' THEN 'Oracle' WHEN 'openai' THEN 'OpenAI' WHEN 'anthropic' THEN 'Anthropic' ELSE coalesce(provider, 'Own machines') END AS seller,
         map_from_entries(list_filter(
@@ -137,4 +137,4 @@ SELECT
     lpad(lower(to_hex(charge_key)), 16, '0') AS origin_charge_key,
     source_file AS origin_file,
     source_row AS origin_row
-FROM told;
+FROM ordered;

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
+from heapq import nlargest
 from math import nan
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gpucost.catalog import ACTIVITY, facts, load_catalog
@@ -252,17 +253,15 @@ def with_mfu(
 
 def losses_of(rows: Sequence[Waterfall]) -> tuple[Loss, ...]:
     """The workloads that lose most at each step."""
-    found = []
+    idle, sms = [], []
     for row in rows:
-        if row.by == "workload":
-            found.append(Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost)))
+        if row.by == "workload" and row.idle_cost:
+            idle.append(Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost)))
         if row.by == "workload" and row.sm_idle_cost:
             active = row.active_cost - row.sm_unmeasured_cost
-            found.append(Loss("sm", row.keys, row.sm_idle_cost, ratio(row.sm_idle_cost, active)))
-    found.sort(key=lambda loss: -loss.cost)
-    idle = [loss for loss in found if loss.cost and loss.step == "active"]
-    sms = [loss for loss in found if loss.cost and loss.step == "sm"]
-    return (*idle[:_MOST], *sms[:_MOST])
+            sms.append(Loss("sm", row.keys, row.sm_idle_cost, ratio(row.sm_idle_cost, active)))
+    cost = attrgetter("cost")
+    return (*nlargest(_MOST, idle, cost), *nlargest(_MOST, sms, cost))
 
 
 def missing_metrics(rows: Sequence[Waterfall]) -> Names:

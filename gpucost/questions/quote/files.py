@@ -100,9 +100,14 @@ class Place:
     hours_p50: Decimal | None
     hours_p95: Decimal | None
 
-    def cost(self, gpus: Decimal | int = 1) -> Decimal:
-        """The cost of a run of median length."""
-        return round(self.price_per_gpu_hour * gpus * (self.hours_p50 or 0), 9)
+    def cost(self, gpus: Decimal, hours: Decimal | None) -> Decimal | None:
+        """The cost of GPUs for these hours, None if they are unknown."""
+        return hours and round(self.price_per_gpu_hour * gpus * hours, 9)
+
+    @property
+    def median_cost(self) -> Decimal:
+        """The cost of one GPU for a run of median length, 0 without runs."""
+        return self.cost(Decimal(1), self.hours_p50) or Decimal(0)
 
 
 @frozen_dataclass
@@ -172,8 +177,8 @@ def read(path: Path) -> list[Requested]:
         # the limit of --gpus
         if any(each.units.total() * each.tasks > 10_000_000 for each in found):
             raise ValueError("more than 10,000,000 GPUs")
-    except Exception as error:
-        raise inputs.unreadable(path, error, _FIX) from None
+    except Exception as error:  # PyYAML raises errors of any kind for odd tags, such as `!!bool x`
+        raise inputs.unreadable(path, error, _FIX) from error
     return [each for each in found if each.units]
 
 
@@ -379,16 +384,19 @@ def _workload(con: Any, request: Requested, hours: Decimal | None, rest: Decimal
         source, high = "limit", Decimal(request.seconds) / 3600 or None
     place = replace(place, hours_p50=low, hours_p95=high)
     gpus = sum((units * _share(con, resource) for resource, units in request.units.items()), Decimal(0))
-    cheapest = min((each for each in places if each.runs >= 3), key=Place.cost, default=place)
+    every = gpus * request.tasks
+    cheapest = min(
+        (each for each in places if each.runs >= 3), key=lambda each: each.median_cost, default=place
+    )
     return WorkloadQuote(
         request,
         value(con, _TEAM, names) or request.namespace,
         gpus,
         source,
         place,
-        low and place.cost(gpus * request.tasks),
-        high and replace(place, hours_p50=high).cost(gpus * request.tasks),
-        cheapest if source == "history" and cheapest.cost() < place.cost() else None,
+        place.cost(every, low),
+        place.cost(every, high),
+        cheapest if source == "history" and cheapest.median_cost < place.median_cost else None,
     )
 
 
