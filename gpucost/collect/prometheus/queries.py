@@ -151,6 +151,7 @@ _CLUSTER = [
     *_claims("device", "cluster", "resourceclaim"),
     *_read_selectors("kueue", "cluster", "cluster_queue"),
     *_read_selectors("interruptions", "cluster", "node_name"),
+    *_read_selectors("health", "cluster", "UUID"),
 ]
 _HOSTS = _read_selectors("hosts", "hosts", "uid")
 _PODS = _read_selectors("pods", "pods", "uid")
