@@ -34,6 +34,11 @@ def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
             ticks = clock({**fleet, "scrape": step}, lag + replica * _KSM_LAG)
             kube_state(fleet, out, {**target, **name}, ticks.without(fleet.get("ksm_silent", [])))
         dcgm(fleet, out, name, clock(fleet, lag), lean)
+        for pod, spans in fleet.get("epochs", {}).items():
+            times = clock(fleet, lag)
+            for start, end, value in spans:
+                labels = {"job": "train", "instance": f"{pod}:8000", "namespace": "train", "pod": pod, **name}
+                out.add("train_epochs", labels, times.times[times.slice(start, end)], value)
     return out.series()
 
 

@@ -377,7 +377,8 @@ states: series_id, value, first_ms, last_ms
 8, 79, 8h, 20h
 9, 79, 28830000, 20h
 ->
-SELECT node_id, cause, code, uuid, allocation_ids, from_ms // 3600000, to_ms // 3600000, is_witnessed, detail FROM health_events ORDER BY ALL
+SELECT node_id, cause, code, uuid, allocation_ids, from_ms // 3600000, to_ms // 3600000, is_witnessed, detail \
+FROM health_events ORDER BY ALL
 1 | slurm | - | - | [] | 2 | 3 | True | DOWN*: Not responding
 1 | slurm | - | - | [] | 6 | 7 | True | -
 2 | not_offered | - | - | [] | 4 | 5 | True | -
@@ -387,7 +388,8 @@ SELECT node_id, cause, code, uuid, allocation_ids, from_ms // 3600000, to_ms // 
 questions/failures/40_unavailable
 params {"from_ms": 0, "to_ms": 86400000}
 
-hours: kind VARCHAR, allocation_id UBIGINT, node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, unallocated_gpu_ms DOUBLE, unavailable_gpu_ms DOUBLE, unallocated_cost MONEY
+hours: kind VARCHAR, allocation_id UBIGINT, node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, \
+unallocated_gpu_ms DOUBLE, unavailable_gpu_ms DOUBLE, unallocated_cost MONEY
 'unallocated', NULL, 1, 0, 1h, 7200000, 3600000, 2.000000001
 'unallocated', 5, 1, 0, 1h, 7200000, 3600000, 8
 'unallocated', NULL, 1, 1h, 2h, 3600000, 0, 8

@@ -170,7 +170,7 @@ def failures(
 
     def read(con: DuckDBPyConnection) -> Document:
         view = report_of(con, config, query)
-        found, totals = _incidents(con, config, query)
+        found, totals = incidents_of(con, config, query)
         coverage = replace(view.coverage, warnings=(*view.coverage.warnings, *_missing(con)))
         return Document(
             title=f"Failures: {query.period_name}",
@@ -197,9 +197,10 @@ def _missing(con: DuckDBPyConnection) -> tuple[Notice, ...]:
     )
 
 
-def _incidents(
+def incidents_of(
     con: DuckDBPyConnection, config: Config, query: Query
 ) -> tuple[tuple[Incident, ...], tuple[Part, ...]]:
+    """The incidents of the query's period, and their totals."""
     run(con, "filters")
     span, clusters = query.period.bounds, {"clusters": list(query.clusters)}
     known = {int(row["xid"]): row for row in facts(_XIDS)}
