@@ -142,7 +142,7 @@ class _Target:
         ends = sorted(r for r in pod.get("restarts", []) if r < pod["to"])
         for number, (at, until) in enumerate(itertools.pairwise([seen, *ends, gone]) if ends else ()):
             put("container_status_restarts_total", {"container": containers[0]["name"]}, number, at, until)
-        for since, until, on in _valued([[pod["evicted"], gone]] if "evicted" in pod else [], seen, gone):
+        for since, until, on in _valued([[pod["evicted"], gone]], seen, gone) if "evicted" in pod else ():
             put("status_reason", {"reason": "Evicted"}, on, since, until)
         ends += [pod["to"]] if pod.get("completes", True) else []
         for at, until in itertools.pairwise([*ends, gone]):

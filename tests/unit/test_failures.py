@@ -187,6 +187,18 @@ def test_work_of_a_gang_is_lost_on_every_node(tmp_path: Path) -> None:
     assert (incident["restart_seconds"], incident["unavailable_cost"]) == (0, 0)
 
 
+def test_no_evidence_after_time_without_samples(tmp_path: Path) -> None:
+    """Not ready from 10:00 on, which is first seen at 12:00."""
+    described = fleet(
+        24,
+        [node("w", "g6.12xlarge", 0, 24, not_ready=[[at(10), at(14)]])],
+        [],
+        {},
+        ksm_silent=[[at(9), at(12)]],
+    )
+    assert listed(asked(described, tmp_path)) == {"w": "not_ready 12 no"}
+
+
 def test_unknown_progress_is_no_zero(tmp_path: Path) -> None:
     (incident,) = asked(broken(errors((0, 10, 0), (10, 24, 79))), tmp_path)["incidents"]
     assert (incident["lost_cost"], incident["cost"]) == (None, 114)
@@ -227,3 +239,10 @@ def test_throttled_hours_are_named(tmp_path: Path) -> None:
         False,
     )
     assert (incident["workloads"], incident["cost"]) == (["train/Pod/a"], 0)
+
+
+def test_fleet_without_failures_shows_its_availability(tmp_path: Path) -> None:
+    stored(fleet(24, [node("w", "g6.12xlarge", 0, 24)], [], {}), tmp_path)
+    shown = call("failures", "--month", "2026-03", "--config", str(tmp_path / "gpucost.toml"))[0]
+    assert "no signs of failures in the collected time" in shown
+    assert "Causes" not in shown and "GPU models" in shown

@@ -1,4 +1,4 @@
--- reads: series, states, collected, state_intervals, nodes, node_devices, allocations, allocation_devices, absences, closed_nodes, slurm_events
+-- reads: series, states, collected, coverage_gaps, state_intervals, nodes, node_devices, allocations, allocation_devices, absences, closed_nodes, slurm_events
 -- writes: health_events (stored), one row per change of a device's error metric, span in which GPUs of a node were unavailable, and restart or eviction of a pod
 -- invariant: from_ms <= to_ms; errors in the first samples of a metric do not count
 INSERT INTO health_events BY NAME
@@ -73,7 +73,8 @@ GROUP BY ALL
 UNION ALL
 SELECT c.node_id, c.cause, NULL, NULL, [], greatest(c.from_ms, n.up_from_ms), least(c.to_ms, n.up_to_ms),
     -- otherwise it may have begun earlier
-    bool_or(c.from_ms >= n.up_from_ms + 600000), any_value(c.detail)
+    bool_or(c.from_ms >= n.up_from_ms + 600000
+        AND NOT EXISTS (FROM coverage_gaps AS g WHERE g.cluster = n.cluster AND g.from_ms < c.from_ms AND c.from_ms - 600000 <= g.to_ms)), any_value(c.detail)
 FROM closed AS c JOIN nodes AS n USING (node_id)
 WHERE c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
 GROUP BY ALL

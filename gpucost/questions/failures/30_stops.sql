@@ -39,7 +39,7 @@ complete AS (
     WHERE s.kind <> 'gauge' AND NOT s.is_failure AND (s.unit = 'request' OR s.unit LIKE 'checkpoint%')
     QUALIFY s.kind = 'event' OR v.value > lag(v.value) OVER (PARTITION BY v.series_id, c.allocation_id ORDER BY v.at_ms)
 )
-SELECT h.incident_id, h.allocation_id, h.cluster, h.namespace, h.workload, h.stop_ms,
+SELECT row_number() OVER (ORDER BY h.incident_id, h.allocation_id) AS stop_id, h.incident_id, h.allocation_id, h.cluster, h.namespace, h.workload, h.stop_ms,
     (SELECT max(c.at_ms) FROM complete AS c WHERE (c.cluster, c.namespace, c.workload) = (h.cluster, h.namespace, h.workload) AND c.at_ms <= h.stop_ms) AS complete_ms,
     CASE WHEN h.stays THEN h.stop_ms ELSE (SELECT min(a.held_from_ms) FROM allocations AS a
         WHERE (a.cluster, a.namespace, a.workload) = (h.cluster, h.namespace, h.workload) AND a.held_from_ms >= h.stop_ms - 60000 AND a.allocation_id <> h.allocation_id) END AS again_ms

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from decimal import Decimal
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpucost.catalog import facts
@@ -14,11 +16,12 @@ from gpucost.options import Names, count as how_many
 from gpucost.periods import Period, from_ms
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.reading import report_of
+from gpucost.questions.report.rows import in_hours
 from gpucost.questions.request import ClusterRequest
 from gpucost.questions.units.query import PACKAGE, PLACE, UnitQuery, prepare
 from gpucost.questions.units.work import Interval, runs_with_parts
 from gpucost.records import frozen_dataclass, grouped, grouped_by
-from gpucost.render.schema import table
+from gpucost.render.schema import columns_of, table
 from gpucost.render.view import (
     CoverageAnswer,
     Document,
@@ -28,9 +31,11 @@ from gpucost.render.view import (
     Texts,
     ValueColumn,
     count,
+    dimension_title,
     hours,
     money,
     number,
+    ratio,
     text,
 )
 from gpucost.shapes import Shape
@@ -69,15 +74,6 @@ _METRICS = {
     "evictions of pods": ("kube_pod_status_reason",),
 }
 _EXPORTED = "SELECT DISTINCT metric FROM series"
-_ROWS = """
-SELECT i.*, coalesce(l.unavailable_gpu_ms, 0) AS unavailable_gpu_ms,
-    coalesce(l.unavailable_cost, 0)::DECIMAL(38, 9) AS unavailable_cost
-FROM incidents AS i LEFT JOIN incident_losses AS l USING (incident_id) ORDER BY i.incident_id"""
-_COSTS = """
-CREATE OR REPLACE TEMP TABLE unit_claims AS
-SELECT unnest($claims::STRUCT(
-    claim_id BIGINT, depth INTEGER, allocation_id UBIGINT, from_ms BIGINT, to_ms BIGINT)[], recursive := true)"""
-_LOST = "SELECT claim_id, sum(cost) FROM unit_pieces WHERE claim_id IS NOT NULL GROUP BY claim_id"
 
 
 @frozen_dataclass
@@ -179,7 +175,7 @@ def failures(
             coverage=coverage,
             name="failures",
             data=Failures(view.period, view.currency, found, totals, _offenders(found), coverage),
-            flat=table(found),
+            flat=table(found, columns_of(Incident)),
             notes=request.gap_notes(request.clusters) if request.is_flat else (),
         )
 
@@ -210,69 +206,39 @@ def incidents_of(
     prepare(con, UnitQuery(config, query.period, query.period_name))
     run_stage(con, __name__, "30_stops")
     run_stage(con, __name__, "40_unavailable", span)
-    stops = grouped_by(_stops(con, config, query), "incident_id")
+    run_stage(con, __name__, "45_claims", _lost_epochs(con, config, query))
+    run_stage(con, PACKAGE, "85_pieces")
     found = []
-    for row in dicts(con.execute(_ROWS)):
-        stopped = stops.get((row["incident_id"],), [])
-        lost = [stop["cost"] for stop in stopped if stop["cost"] is not None]
-        waits = [(stop["again_ms"] - stop["stop_ms"]) / 1000 for stop in stopped if stop["again_ms"]]
-        name = known.get(row["xid"], {}).get("name", "meaning unknown")
-        lost_cost = sum(lost, _NO_COST) if lost else None
-        found.append(
-            Incident(
-                period=Period(*map(from_ms, (row["from_ms"], row["to_ms"]))),
-                duration_hours=hours(row["to_ms"] - row["from_ms"]),
-                description=f"XID {row['xid']}: {name}" if row["xid"] else _described(row),
-                devices=tuple(row["devices"]),
-                workloads=tuple(row["workloads"]),
-                unavailable_gpu_hours=hours(row["unavailable_gpu_ms"]),
-                lost_cost=lost_cost,
-                restart_seconds=max(waits, default=None),
-                cost=row["unavailable_cost"] + (lost_cost or 0),
-                **{
-                    name: row[name]
-                    for name in (
-                        "cluster", "node", "provider", "gpu_model", "cause", "xid", "restarts", "is_evidence",
-                        "unavailable_cost",
-                    )
-                },
-            )
-        )  # fmt: skip
-    nodes = answer_rows(con, __name__, "50_fleet", span | clusters)
+    for row in map(in_hours, answer_rows(con, __name__, "60_rows")):
+        row |= {
+            "period": Period(from_ms(row["from_ms"]), from_ms(row["to_ms"])),
+            "duration_hours": hours(row["to_ms"] - row["from_ms"]),
+            "description": _described(row, known.get(row["xid"])),
+        }
+        found.append(Incident(**{field.name: row[field.name] for field in fields(Incident)}))
+    nodes = [in_hours(row) for row in answer_rows(con, __name__, "50_fleet", span | clusters)]
     return tuple(found), tuple(_parts(found, nodes))
 
 
-def _described(row: dict[str, Any]) -> str:
+def _described(row: dict[str, Any], xid: dict[str, str] | None) -> str:
+    if row["xid"]:
+        return f"XID {row['xid']}: {xid['name'] if xid else 'meaning unknown'}"
     text = _CAUSES[row["cause"]]
     return f"{text}: {row['detail']}" if row["detail"] else text
 
 
-def _stops(con: DuckDBPyConnection, config: Config, query: Query) -> list[dict[str, Any]]:
-    """The pods that stopped in incidents, with the cost of their lost work; None if its progress is unknown."""
-    stops = dicts(con.execute("FROM incident_stops ORDER BY ALL"))
-    if not stops:
-        return []
+def _lost_epochs(con: DuckDBPyConnection, config: Config, query: Query) -> dict[str, list[int]]:
+    """The stops in epochs, and the moments since which their epochs were lost."""
+    rows = dicts(con.execute("FROM incident_stops"))
+    if not rows:
+        return {"stops": [], "starts": []}
     runs = grouped_by(runs_with_parts(con, UnitQuery(config, query.period, query.period_name)), *PLACE)
-    claims = []
-    for place, stop in enumerate(stops):
-        parts = [run["parts"] for run in runs.get(tuple(stop[name] for name in PLACE), [])]
-        starts = [start for each in parts if (start := lost_since(each, stop["stop_ms"])) is not None]
-        if starts or stop["complete_ms"]:
-            since = max(starts) if starts else stop["complete_ms"]
-            claims.append(
-                {
-                    "claim_id": place,
-                    "depth": 0,
-                    "allocation_id": stop["allocation_id"],
-                    "from_ms": since,
-                    "to_ms": stop["stop_ms"],
-                }
-            )
-    con.execute(_COSTS, {"claims": claims})
-    run_stage(con, PACKAGE, "85_pieces")
-    costs = dict.fromkeys((claim["claim_id"] for claim in claims), _NO_COST)
-    costs |= dict(con.execute(_LOST).fetchall())
-    return [stop | {"cost": costs.get(place)} for place, stop in enumerate(stops)]
+    starts: dict[int, int] = {}
+    for row in rows:
+        for each in runs[tuple(row[name] for name in PLACE)]:
+            if start := lost_since(each["parts"], row["stop_ms"]):
+                starts[row["stop_id"]] = max(start, starts.get(row["stop_id"], 0))
+    return {"stops": list(starts), "starts": list(starts.values())}
 
 
 def lost_since(parts: Sequence[Interval], stop_ms: int) -> int | None:
@@ -296,42 +262,57 @@ def lost_since(parts: Sequence[Interval], stop_ms: int) -> int | None:
     return first.from_ms
 
 
+def _node_of(incident: Incident) -> str:
+    return f"{incident.cluster}/{incident.node}"
+
+
+# The groupings of totals, and an incident's group in each.
+_GROUPS: dict[str, Callable[[Incident], str | None]] = {
+    "cause": attrgetter("description"),
+    "node": _node_of,
+    "gpu_model": attrgetter("gpu_model"),
+    "provider": attrgetter("provider"),
+}
+
+
 def _parts(incidents: Sequence[Incident], nodes: Sequence[dict[str, Any]]) -> Iterable[Part]:
-    """The totals by cause, node, GPU model and provider, each most expensive first."""
-    for by in ("cause", "node", "gpu_model", "provider"):
-        incidents_of = grouped(
-            (getattr(each, by if by != "cause" else "description"), each) for each in incidents
-        )
+    """The totals of each grouping, most expensive first. Nodes without incidents are left out."""
+    for by, group in _GROUPS.items():
+        named = grouped((group(each), each) for each in incidents)
         nodes_of = grouped((node.get(by), node) for node in nodes)
-        names = incidents_of if by in ("cause", "node") else nodes_of
-        found = [_part(by, name, incidents_of[name], nodes_of[name]) for name in names]
+        names = named if by in ("cause", "node") else nodes_of
+        found = [_part(by, name, named[name], nodes_of[name]) for name in names]
         yield from sorted(found, key=lambda part: -part.cost)
 
 
 def _part(by: str, name: str | None, incidents: Sequence[Incident], nodes: Sequence[dict[str, Any]]) -> Part:
     evidence = sum(each.is_evidence for each in incidents)
-    repairs = [each.duration_hours for each in incidents if each.unavailable_gpu_hours]
-    unavailable = sum(each.unavailable_gpu_hours for each in incidents)
-    failed = sum(each.unavailable_gpu_hours for each in incidents if each.cause != "cordoned")
-    delivered, reserved, in_use = (
-        sum(hours(node[f"{state}_gpu_ms"] or 0) for node in nodes)
-        for state in ("delivered", "reserved", "in_use")
-    )
+    absent = [each for each in incidents if each.unavailable_gpu_hours]
+    delivered = _sum(nodes, "delivered_gpu_hours")
+    failed = sum(each.unavailable_gpu_hours for each in absent if each.cause != "cordoned")
     return Part(
         by,
         name,
         len(incidents),
         evidence,
-        unavailable,
+        sum(each.unavailable_gpu_hours for each in absent),
         sum((each.cost for each in incidents), _NO_COST),
-        delivered / evidence if evidence and nodes else None,
-        sum(repairs) / len(repairs) if repairs else None,
-        *((delivered, delivered - failed, reserved, in_use) if nodes else (None,) * 4),
+        ratio(delivered or 0, evidence),
+        ratio(sum(each.duration_hours for each in absent), len(absent)),
+        delivered,
+        None if delivered is None else delivered - failed,
+        _sum(nodes, "reserved_gpu_hours"),
+        _sum(nodes, "in_use_gpu_hours"),
     )
 
 
+def _sum(nodes: Sequence[dict[str, Any]], name: str) -> float | None:
+    return sum(node[name] for node in nodes) if nodes else None
+
+
 def _offenders(incidents: Sequence[Incident]) -> dict[str, int]:
-    found = Counter(name for each in incidents if each.is_evidence for name in each.devices or [each.node])
+    evidence = (each.devices or [_node_of(each)] for each in incidents if each.is_evidence)
+    found = Counter(chain.from_iterable(evidence))
     return {name: times for name, times in found.most_common() if times > 1}
 
 
@@ -364,16 +345,17 @@ def _sections(
         money("cost"),
     )
     tables = [Table.of(f"Incidents ({len(incidents)})", most, columns, note=_NOTE)]
-    for by, title in _TITLES.items():
-        rows = [row for row in totals if row.by == by]
+    for by in _GROUPS:
+        rows, title = [row for row in totals if row.by == by], dimension_title(by)
         name = text(lambda row: row.name or "unknown", title)
-        tables.append(Table.of(f"By {title}", rows, (name, *_COUNTS, *(_GPU_HOURS if by != "cause" else ()))))
+        more = _GPU_HOURS if by != "cause" else ()
+        tables.append(Table.of(f"{title}s", rows, (name, *_COUNTS, *more)))
     offenders = [f"{name}: {times} incidents with evidence" for name, times in _offenders(incidents).items()]
     repeated = [Texts("Repeat offenders", tuple(offenders))] if offenders else []
-    return (*repeated, *tables[:-1], replace(tables[-1], note=_STATES))
+    none = [] if incidents else [Texts("Incidents", ("no signs of failures in the collected time",))]
+    return (*none, *repeated, *(each for each in tables if each.lines), Texts("Availability", (_STATES,)))
 
 
-_TITLES = {"cause": "cause", "node": "node", "gpu_model": "GPU model", "provider": "provider"}
 _COUNTS: tuple[ValueColumn, ...] = (
     count("incidents"),
     count("evidence"),
