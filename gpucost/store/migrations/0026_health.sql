@@ -1,5 +1,5 @@
 -- reads: nothing
--- writes: health_events: signs of failures of devices, nodes and pods
+-- writes: health_events, attribution_state: signs of failures of devices, nodes and pods
 -- invariant: other tables are unchanged
 
 -- One row per change of an error metric of a device, span in which a node's GPUs were unavailable, and restart or
