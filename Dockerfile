@@ -11,13 +11,15 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/gpucost
 WORKDIR /src
 # dependencies first: they change less often than the code
-COPY requirements/run.txt requirements/run.txt
-RUN /opt/gpucost/bin/pip install --require-hashes -r requirements/run.txt
+COPY requirements requirements
+# with the libraries of all clouds; --build-arg REQUIREMENTS=run leaves them out
+ARG REQUIREMENTS=all
+RUN /opt/gpucost/bin/pip install --require-hashes -r requirements/${REQUIREMENTS}.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY gpucost gpucost
 COPY pricing pricing
 COPY reports reports
-# run.txt brings the build backend, so that nothing else is fetched
+# requirements bring the build backend, so that nothing else is fetched
 RUN /opt/gpucost/bin/pip install --no-deps --no-build-isolation . \
     && /opt/gpucost/bin/pip uninstall --yes pip \
     && /opt/gpucost/bin/python -m compileall -q /opt/gpucost/lib

@@ -65,6 +65,7 @@ servers:  ## the Prometheus that tests collect from
 lock:  ## pin dependencies anew; needs uv
 	$(COMPILE) --group build -o requirements/run.txt
 	$(COMPILE) --extra all --group test --group lint -o requirements/dev.txt
+	$(COMPILE) --extra all --group build -c requirements/dev.txt -o requirements/all.txt
 	$(COMPILE) --extra all --group test --group lint --group bench -o requirements/bench.txt
 	$(COMPILE:pyproject.toml=--group docs) -c requirements/dev.txt -o requirements/docs.txt
 	$(COMPILE:pyproject.toml=--group release) -c requirements/dev.txt -o requirements/release.txt

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gpucost.errors import ConfigError, GpucostError, SourceError
+from gpucost.installation import with_extra
 from gpucost.texts import excerpt
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def require(cloud: str, *others: str) -> None:
     with suppress(ModuleNotFoundError):
         if all(find_spec(library) for library in (_LIBRARIES[cloud], *others)):
             return
-    raise NoCredentials(f"{cloud}: its libraries are not installed", f"pip install 'gpucost[{cloud}]'")
+    raise NoCredentials(f"{cloud}: its libraries are not installed", with_extra(cloud))
 
 
 # Exception types; their meaning, with {} for the library's text; and the fix.

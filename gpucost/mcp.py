@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost import __version__
 from gpucost.api import Gpucost
 from gpucost.errors import GpucostError, UsageError
+from gpucost.installation import with_extra
 from gpucost.options import Parameter, parameters
 from gpucost.questions import QUESTIONS
 from gpucost.texts import readable_json, visible
@@ -119,7 +120,7 @@ def serve(config: str | None, store: str | None) -> None:
         from mcp.server.stdio import stdio_server
     except ImportError:
         raise GpucostError(
-            "gpucost mcp needs the MCP SDK, which is not installed", "pip install 'gpucost[mcp]'"
+            "gpucost mcp needs the MCP SDK, which is not installed", with_extra("mcp")
         ) from None
     server = _server(config, store)
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from gpucost.errors import ConfigError, GpucostError
+from gpucost.installation import with_extra
 from gpucost.texts import conceal
 
 # Prefix of a keyring entry in place of a variable: `keyring:SERVICE/NAME`.
@@ -61,7 +62,7 @@ def _from_keyring(where: str, place: str, error: type[GpucostError]) -> str:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise error(f"{where}: {place} needs the package keyring", "pip install 'gpucost[keyring]'") from None
+        raise error(f"{where}: {place} needs the package keyring", with_extra("keyring")) from None
     try:
         value = keyring.get_password(service, name)
     except KeyringError as failure:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucost import __version__
 from gpucost.errors import GpucostError, UsageError
+from gpucost.installation import with_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ def session(master: str | None, options: Mapping[str, str]) -> Iterator[Any]:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise UsageError("--engine spark needs pyspark", "pip install 'gpucost[spark]'") from None
+        raise UsageError("--engine spark needs pyspark", with_extra("spark")) from None
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active

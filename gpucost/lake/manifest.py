@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from gpucost import inputs
 from gpucost.errors import NoDataError, StoreError
+from gpucost.installation import upgrade
 from gpucost.records import frozen_dataclass
 from gpucost.store.schema import latest_version
 
@@ -171,9 +172,7 @@ def _parsed(files: LakeFiles, name: str) -> LakeManifest | None:
     try:
         fields = inputs.parse_json(content)
         if fields["format"] > FORMAT or fields["schema"] > latest_version():
-            raise StoreError(
-                f"{files.label(name)} was written by a newer gpucost", "pip install --upgrade gpucost"
-            )
+            raise StoreError(f"{files.label(name)} was written by a newer gpucost", upgrade())
         return _MANIFEST.validate_json(content, strict=True)
     except (ValueError, KeyError, TypeError) as error:
         words = f"{error} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0]

@@ -56,7 +56,7 @@ def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], 
     Without rows, only `columns` are known.
     """
     found = list(map(to_dict, rows))
-    names = list(columns or next(iter(found), ()))
+    names = list(columns or (found[0] if found else ()))
     return names, [
         [iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found
     ]

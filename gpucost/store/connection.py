@@ -368,7 +368,7 @@ _FAILURES = (
     (
         "(?i)version number \\d+, but we can only read|newer version of DuckDB",
         "the store {path} was written by a newer DuckDB",
-        "pip install --upgrade duckdb",
+        "read it with the gpucost that wrote it, or with a newer one",
     ),
     (
         _NO_LOCKS,

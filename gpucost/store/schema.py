@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from gpucost.errors import StoreError
+from gpucost.installation import upgrade
 from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.resources import shipped
 from gpucost.store.sqlfiles import column, value
@@ -54,7 +55,7 @@ def check(con: DuckDBPyConnection, path: Path) -> bool:
     if version > latest_version():
         raise StoreError(
             f"{path} was written by a newer gpucost (schema {version}; this one has {latest_version()})",
-            "pip install --upgrade gpucost",
+            upgrade(),
         )
     if (
         version == 0

@@ -16,6 +16,7 @@ import duckdb
 import pytest
 
 from gpucost.errors import StoreError, UsageError
+from gpucost.installation import upgrade
 from gpucost.store import connection
 from gpucost.store.connection import Store
 
@@ -261,7 +262,7 @@ def test_store_of_a_newer_program_is_refused(store: Store) -> None:
         con.execute("INSERT INTO schema_version VALUES (9999, 'later', now()::TIMESTAMP)")
     with pytest.raises(StoreError, match="newer gpucost") as caught, store.read():
         pass
-    assert caught.value.fix == "pip install --upgrade gpucost"
+    assert caught.value.fix == upgrade()
 
 
 @pytest.mark.parametrize("written", [b"", b"DU", b"\0" * 8 + b"DUCK" + b"\0" * 8180])

@@ -1,0 +1,38 @@
+"""Commands that fit the installation at hand."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from gpucost import installation
+
+CASES = {
+    "/opt/gpucost": "build an image with the extra mcp (Dockerfile, REQUIREMENTS)",
+    "/home/ann/.local/share/uv/tools/gpucost": "uv tool install --force '/src/gpucost[mcp]'",
+    "/home/ann/.local/pipx/venvs/gpucost": "pipx install --force '/src/gpucost[mcp]'",
+    "/home/ann/venv": "/home/ann/venv/bin/python -m pip install '/src/gpucost[mcp]'",
+}
+
+
+class Installed:
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def read_text(self, name: str) -> str | None:
+        return self.text if name == "direct_url.json" else None
+
+
+@pytest.mark.parametrize("prefix", CASES)
+def test_extra_is_added_by_the_tool_that_installed(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(sys, "executable", f"{prefix}/bin/python")
+    monkeypatch.setattr(installation, "distribution", lambda _: Installed('{"url": "file:///src/gpucost"}'))
+    assert installation.with_extra("mcp") == CASES[prefix]
+
+
+def test_unclaimed_package_name_is_never_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "distribution", lambda _: Installed(None))
+    assert installation.with_extra("aws").endswith("-m pip install 'DIR[aws]'")
+    assert installation.upgrade().endswith("-m pip install DIR")
