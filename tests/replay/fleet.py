@@ -23,6 +23,7 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
     namespaces         {name: {label: value}}
     util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
     profile            {metric: {uuid or uuid/gi: [[from, to, value]]}}: profiling metrics, collected by [activity] profile
+    queues             {metric: [[labels, [from, to, value], …]]}: metrics of schedulers about their queues
     silent, ksm_silent [[node, from, to]], [[from, to]] while the exporter or kube-state-metrics was unreachable
     honor_labels       false: DCGM's pod labels arrive as exported_*; label_one: only one sharing pod is labeled
     ksm_replicas, prometheus_replicas   several that report the same; node_labels: false if none are exported
