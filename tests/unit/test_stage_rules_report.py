@@ -247,18 +247,23 @@ pending_pods: cluster VARCHAR, uid VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms B
 queue_parts: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), cohort VARCHAR, resource VARCHAR, \
 part VARCHAR, from_ms BIGINT, to_ms BIGINT, quota DOUBLE, used DOUBLE, wanted DOUBLE
 {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'nvidia.com/mig-1g.5gb', 'f', 0, 3600000, 14, 21, 7
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'gpu', 'one', 0, 3600000, 4, 4, NULL
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'gpu', 'two', 0, 3600000, 4, 0, NULL
 {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'alone'}, NULL, 'gpu', 'f', 0, 3600000, 4, 1, NULL
 {'cluster': 'c', 'scheduler': 'KAI', 'name': 'leaf'}, NULL, 'gpu', '', 0, 3600000, 4, NULL, NULL
 {'cluster': 'c', 'scheduler': 'KAI', 'name': 'parent'}, NULL, 'gpu', '', 0, 3600000, 4, 1, NULL
 {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, NULL, NULL, 'active', 0, 3600000, NULL, NULL, NULL
 ->
-SELECT queue.name, from_ms, to_ms, hour, wanted, unused, cohort IS NOT NULL FROM queue_levels ORDER BY ALL
-a | 1800000 | 3600000 | 0 | 1 | -1 | True
-alone | 1800000 | 3600000 | 0 | - | 3 | False
-leaf | 1800000 | 3600000 | 0 | - | - | True
-n/q | 1800000 | 3600000 | 0 | 3 | - | False
-n/q | 3600000 | 7200000 | 1 | 3 | - | False
-parent | 1800000 | 3600000 | 0 | - | 3 | False
+SELECT queue.name, from_ms, to_ms, hour, wanted, unused, pool IS NOT NULL, (SELECT count(DISTINCT pool) FROM queue_levels) \
+FROM queue_levels ORDER BY ALL
+a | 1800000 | 3600000 | 0 | 1 | -1 | True | 4
+a | 1800000 | 3600000 | 0 | - | 0 | True | 4
+a | 1800000 | 3600000 | 0 | - | 4 | True | 4
+alone | 1800000 | 3600000 | 0 | - | 3 | False | 4
+leaf | 1800000 | 3600000 | 0 | - | - | True | 4
+n/q | 1800000 | 3600000 | 0 | 3 | - | False | 4
+n/q | 3600000 | 7200000 | 1 | 3 | - | False | 4
+parent | 1800000 | 3600000 | 0 | - | 3 | False | 4
 
 = a free gpu costs no more than the available part of its hour
 questions/queue/44_free_gpus
@@ -294,16 +299,15 @@ free DOUBLE, free_cost DOUBLE, held_price DOUBLE
 {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 0, 3600000, 6, 2, 4, 1
 {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 0, 3600000, 6, 3, 6, 1
 
-queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), cohort VARCHAR, resource VARCHAR, \
-part VARCHAR, \
-from_ms BIGINT, to_ms BIGINT, hour BIGINT, unused DOUBLE
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'gpu', 'one', 0, 3600000, 0, 1
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'gpu', 'two', 0, 3600000, 0, 0
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 'g', 'gpu', 'one', 0, 3600000, 0, 3
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 'g', 'gpu', 'one', 0, 3600000, 0, -2
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 'g', 'gpu', 'two', 0, 3600000, 0, 8
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'e'}, 'other', 'gpu', 'one', 0, 3600000, 0, 9
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'f'}, NULL, 'gpu', 'one', 0, 3600000, 0, 9
+queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), pool INT, from_ms BIGINT, to_ms BIGINT, \
+hour BIGINT, unused DOUBLE
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 1, 0, 3600000, 0, 1
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 2, 0, 3600000, 0, 0
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1, 0, 3600000, 0, 3
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 1, 0, 3600000, 0, -2
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 2, 0, 3600000, 0, 8
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'e'}, 3, 0, 3600000, 0, 9
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'f'}, NULL, 0, 3600000, 0, 9
 ->
 cluster_queue other_queue quota gpu_hours cost
 a | d | idle | 1 | 7200000

@@ -1,14 +1,14 @@
 -- reads: queue_parts, queue_pods, queue_models, allocations, pending_pods; $from_ms, $to_ms the period; $clusters filters (empty: all)
 -- writes: queue_levels, one row per interval within an hour of a queue's gauges by resource and flavor, or of a pending pod: in GPUs, the requests that wait, and the unused quota, negative if the queue borrows
--- invariant: requests of a queue come from its scheduler's gauge, otherwise from its pods; a quota belongs to a cohort; KAI's and Volcano's queues without pods may be parents of others and have no cohort
+-- invariant: requests of a queue come from its scheduler's gauge, otherwise from its pods; quotas of a cohort and flavor are in one pool; KAI's and Volcano's queues without pods may be parents of others and are in none
 CREATE OR REPLACE TEMP TABLE queue_levels AS
 WITH sizes AS (
     SELECT cluster, resource, sum(gpus) / sum(units) AS size FROM allocations WHERE units > 0 GROUP BY ALL
 ),
 intervals AS (
-    SELECT queue, p.resource, part, from_ms, to_ms, wanted * coalesce(size, 1) AS wanted, (quota - used) * coalesce(size, 1) AS unused, true AS is_exported,
+    SELECT queue, from_ms, to_ms, wanted * coalesce(size, 1) AS wanted, (quota - used) * coalesce(size, 1) AS unused, true AS is_exported,
         CASE WHEN cohort IS NOT NULL OR queue.scheduler <> 'Kueue' AND queue IN (SELECT queue FROM queue_models)
-            THEN [queue.cluster, queue.scheduler, cohort] END AS cohort
+            THEN hash(queue.cluster, queue.scheduler, cohort, p.resource, part) END AS pool
     FROM queue_parts AS p
     LEFT JOIN sizes AS s ON s.cluster = queue.cluster AND s.resource = regexp_replace(lower(p.resource), '[^a-z0-9]', '_', 'g')
     WHERE p.resource IS NOT NULL
