@@ -70,7 +70,7 @@ _QUESTIONS = (
              takes_lake=True),
     Question("efficiency", "efficiency", "Show effective cost: active GPUs and busy SMs.",
              "efficiency:EfficiencyAnswer", takes_lake=True),
-    Question("queue", "queue", "Show waits for GPUs and their cost, in queues of Kueue, KAI, Volcano and Slurm.", "queue.waits:Queues"),
+    Question("queue", "queue", "Show waits for GPUs and their cost: queues of Kueue, KAI, Volcano, Slurm.", "queue.waits:Queues"),
     Question("findings", "findings", "List actions against waste, most expensive first.", "findings.kinds:Findings",
              takes_lake=True),
     Question("unit epoch", "units", "Show each epoch of a run: cost, trend, losses and remaining cost.",

@@ -29,12 +29,12 @@ def queue(
     request: ClusterRequest,
     name: Annotated[Names, Option("Limit to this queue; repeatable.", "NAME", flag="--queue")] = (),
 ) -> Document:
-    """Show waits for GPUs, their cost, and fair shares: queues of Kueue, KAI, Volcano and Slurm.
+    """Show waits for GPUs, their cost, and fair shares in queues.
 
-    Quota and use of queues, borrowing, waits and evictions of workloads. Waiting cost is the cost of GPUs that were
-    unallocated, or that others borrowed, while requests were pending. Fair share compares, over the last 7 days of
-    the period, a ClusterQueue's share of its cohort's quota with its share of the use; use counts half for every 2
-    days of age. docs/kueue.md has the formulas.
+    Kueue, KAI and Volcano: quota and use of queues, borrowing, waits and evictions of workloads. Waiting cost is
+    the cost of GPUs that were unallocated, or that others borrowed, while requests were pending. Fair share
+    compares, over the last 7 days of the period, a ClusterQueue's share of its cohort's quota with its share of the
+    use; use counts half for every 2 days of age. docs/kueue.md has the formulas.
 
     Slurm: waits of jobs by partition, QOS and account, their cost, the cost lost to preemption, and fair share from
     sshare next to cost. docs/slurm.md has the details.
