@@ -80,16 +80,17 @@ def calculated(facts: list[Any]) -> tuple[dict[str, Any], dict[str, float], dict
     pending, free_cost, borrowed_cost = defaultdict(float), defaultdict(float), defaultdict(float)
     for minute in MINUTES:
         waiting = {queue: held(facts, queue, minute, waits=True) for queue in NAMES}
-        free = defaultdict(float)
+        free, limited = defaultdict(float), defaultdict(float)
         for where, price in PRICE.items():
             wanted = {q: waiting[q] * share[q][where] for q in share}
             unheld = SIZE[where] - held(facts, None, minute, where)
             for queue in wanted:
                 part = wanted[queue] * min(1.0, unheld / (sum(wanted.values()) or 1))
                 free[queue] += part
+                limited[queue] += wanted[queue] * min(1.0, SIZE[where] / (sum(wanted.values()) or 1))
                 free_cost[queue] += part * price / 60
         used = {queue: held(facts, queue, minute) for queue in NAMES}
-        starved = {q: min(waiting[q] - free[q], max(0, QUOTA[q] - used[q])) for q in share}
+        starved = {q: min(limited[q] - free[q], max(0, QUOTA[q] - used[q])) for q in share}
         borrowed = sum(max(0, used[queue] - QUOTA[queue]) for queue in NAMES)
         for queue in NAMES:
             pending[queue] += waiting[queue] / 60

@@ -205,11 +205,11 @@ queue_models: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), gp
 {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 'N', 0.5
 {'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}, 'M', 1
 
-free_gpus: cluster VARCHAR, gpu_model VARCHAR, hour BIGINT, from_ms BIGINT, to_ms BIGINT, gpus DOUBLE, \
+free_gpus: cluster VARCHAR, gpu_model VARCHAR, hour BIGINT, from_ms BIGINT, to_ms BIGINT, capacity DOUBLE, gpus DOUBLE, \
 free_price DOUBLE, held_price DOUBLE
-'c', 'M', 0, 0, 1800000, 8, 2, 1
-'c', 'M', 0, 1800000, 3600000, 3, 2, 1
-'c', 'N', 0, 0, 3600000, 0, NULL, 4
+'c', 'M', 0, 0, 1800000, 8, 8, 2, 1
+'c', 'M', 0, 1800000, 3600000, 8, 3, 2, 1
+'c', 'N', 0, 0, 3600000, 1, 0, NULL, 4
 
 queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), from_ms BIGINT, to_ms BIGINT, \
 hour BIGINT, wanted DOUBLE
@@ -221,7 +221,7 @@ hour BIGINT, wanted DOUBLE
 SELECT queue.name, from_ms, to_ms, gpus, free, free_cost, held_price FROM waiting_gpus ORDER BY ALL
 a | 1800000 | 2700000 | 4 | 2 | 4 | 1
 a | 2700000 | 3600000 | 4 | 2.4 | 4.8 | 1
-b | 1800000 | 2700000 | 4 | 1 | 2 | 2.5
+b | 1800000 | 2700000 | 3 | 1 | 2 | 2.5
 b | 2700000 | 3600000 | 2 | 0.6 | 1.2 | 2.5
 n/q | 1800000 | 2700000 | 2 | 2 | 4 | 1
 n/q | 2700000 | 3600000 | 2 | 2 | 4 | 1

@@ -1,4 +1,4 @@
--- reads: queue_rises, queue_parts, queue_sums, queue_levels, waiting_gpus, queue_pods, queue_models; $from_ms the beginning of the period; $queues filters (empty: all)
+-- reads: queue_rises, queue_parts, queue_sums, queue_levels, waiting_gpus, queue_models; $from_ms the beginning of the period; $queues filters (empty: all)
 -- writes: nothing; returns one row per queue and resource, the fullest first: its sums, limits, shares of its cohort, the wait histogram of the period, its pending GPU-hours, and the cost of unallocated GPUs meanwhile
 -- invariant: shares are of the queue's cohort, whether or not its other queues pass the filter; null without cohorts: KAI and Volcano export no tree of queues
 WITH waits AS (
@@ -38,8 +38,7 @@ SELECT q.queue.cluster, q.queue.scheduler, q.queue.name AS cluster_queue, l.coho
     CASE q.queue.scheduler WHEN 'Kueue' THEN round(s.recent_quota, 6) / nullif(sum(round(s.recent_quota, 6)) OVER of_cohort, 0) END AS share_of_quota,
     CASE q.queue.scheduler WHEN 'Kueue' THEN round(s.recent_used, 6) / nullif(sum(round(s.recent_used, 6)) OVER of_cohort, 0) END AS share_of_use,
     w.admitted, w.waited_seconds, w.buckets, r.gpu_hours AS pending_gpu_hours, r.is_exported,
-    u.cost AS unallocated_cost, q.queue IN (SELECT queue FROM queue_pods) AS has_pods,
-    q.queue IN (SELECT queue FROM queue_models) AS has_models, r.has_quota
+    u.cost AS unallocated_cost, q.queue IN (SELECT queue FROM queue_models) AS has_models, r.has_quota
 FROM queues AS q
 LEFT JOIN queue_sums AS s USING (queue, resource)
 LEFT JOIN queue_sums AS p ON p.queue = q.queue AND p.resource IS NULL

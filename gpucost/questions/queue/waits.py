@@ -251,9 +251,9 @@ def _with_cost(row: dict[str, Any], borrowed: Decimal) -> dict[str, Any]:
     """The row with its waiting cost, or with the reason why it is unknown."""
     hours = row["pending_gpu_hours"]
     source = "metrics" if row.pop("is_exported") and hours is not None else "pods"
-    unallocated, has_pods = row.pop("unallocated_cost"), row.pop("has_pods")
+    unallocated = row.pop("unallocated_cost")
     has_models, has_quota = row.pop("has_models"), row.pop("has_quota")
-    if hours is None and has_pods and not row["pending_max"]:
+    if hours is None and has_models and not row["pending_max"]:
         hours = 0.0
     missing = None
     if hours is None:
