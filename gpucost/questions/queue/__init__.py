@@ -98,11 +98,11 @@ def _of_queues(answer: Queues, cluster: tuple[ValueColumn, ...]) -> list[Table]:
         number("borrowed_average", "Borrowed"),
         number("pending_average", "Pending"),
         count("admitted", "Admitted", weight=3),
-        _time("wait_mean_seconds", "Wait", weight=1),
+        _time("wait_mean_seconds", "Wait"),
         _time("wait_p50_seconds", "Wait p50", weight=3),
         _time("wait_p95_seconds", "Wait p95", weight=2),
-        share("share_of_quota", "Share of quota", decimals=0, weight=len(scheduler)),
-        share("share_of_use", "Share of use", decimals=0, weight=len(scheduler)),
+        share("share_of_quota", "Share of quota", decimals=0, weight=len(queue) - 1),
+        share("share_of_use", "Share of use", decimals=0, weight=len(queue) - 1),
     )
     waiting = (
         *queue,
