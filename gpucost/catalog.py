@@ -118,7 +118,7 @@ class ActivityMetric:
     """A metric that counts as `part`.
 
     `part` is device, mig (instances), memory, power, compared (to settle a device's scale), or profile (for
-    effective cost). `scale` converts to percent, memory to MiB, power to watts and energy to joules;
+    effective cost). `scale` converts to percent, memory to MiB, power to watts, energy to joules and throttling to seconds;
     `is_set` if the configuration sets the scale.
     `unit`: a series covers a device or one of its cores. `only` is a matcher for names that other exporters
     use, too.

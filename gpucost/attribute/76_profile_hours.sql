@@ -6,18 +6,18 @@ INSERT INTO profile_hours BY NAME
 WITH samples AS NOT MATERIALIZED (
     SELECT p.device_id, p.measure, b.series_id, b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
             list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
-        unnest(b.vals) * p.scale AS value
+        unnest(b.vals) * p.scale AS value, p.measure IN ('energy', 'thermal_throttle', 'power_throttle') AS is_counter
     FROM blocks AS b JOIN profile_devices AS p USING (series_id)
     WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 3 AND b.hour < getvariable('span_to_ms') // 3600000 + 3
 ),
 powered AS (
     SELECT device_id, measure, at_ms, CASE WHEN measure IN ('power', 'memory_used') THEN value ELSE least(value / 100, 1) END AS value
-    FROM samples WHERE measure <> 'energy'
+    FROM samples WHERE NOT is_counter
     UNION ALL
-    -- a counter of joules gives the watts until its next value
+    -- a counter of joules gives the watts until its next value, one of throttled seconds their share
     SELECT device_id, measure, at_ms,
         CASE WHEN lead(value) OVER w >= value THEN 1000 * (lead(value) OVER w - value) / (lead(at_ms) OVER w - at_ms) END
-    FROM samples WHERE measure = 'energy'
+    FROM samples WHERE is_counter
     WINDOW w AS (PARTITION BY device_id, series_id ORDER BY at_ms)
 ),
 -- series of one device with samples at the same moment are duplicates
@@ -32,7 +32,7 @@ wanted AS MATERIALIZED (
     FROM sample_intervals AS s SEMI JOIN profiled_hours USING (device_id, hour)
     JOIN device_hours AS h USING (device_id, hour)
     JOIN (SELECT DISTINCT device_id, measure FROM profile_devices) AS m USING (device_id)
-    WHERE s.idle_ms = 0 OR m.measure IN ('memory_used', 'power', 'energy')
+    WHERE s.idle_ms = 0 OR m.measure IN ('memory_used', 'power', 'energy', 'thermal_throttle', 'power_throttle')
 ),
 -- the sample that is valid at the moment of the sample of activity, by the rule of 72_sample_intervals
 matched AS (

@@ -110,6 +110,7 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
     split_prices(con)
     recount_idle(con, tz)
     first, last = fingerprint(con, tz)
+    run_stage(con, DAYS, "18_health_events")
     # Free memory for the days: these stages do not read the largest tables of inventory.
     con.execute(_DROP_LARGE)
     # time that neither metrics nor a bill cover any longer costs nothing

@@ -1,5 +1,5 @@
 -- reads: series, blocks, activity_metrics, gpu_aliases, gpu_models
--- writes: named_series, scale_targets, undecided_targets, listed_targets, agreed_targets, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB, of power: to watts, of energy: to joules), null if the unit is not proven; scale_remarks, warnings about these factors
+-- writes: named_series, scale_targets, undecided_targets, listed_targets, agreed_targets, activity_series, one row per series of a metric that counts: its device, pod, target, and factor to percent (of memory: to MiB, of power: to watts, of energy: to joules, of throttling: to seconds), null if the unit is not proven; scale_remarks, warnings about these factors
 -- invariant: first_ms <= last_ms < end_ms; host and node_label are '' if the exporter names none; one target's series of one metric have one scale, settled over all loaded data
 CREATE OR REPLACE TEMP TABLE named_series AS
 WITH spans AS (
@@ -52,7 +52,7 @@ CREATE OR REPLACE TEMP TABLE scale_targets AS
 SELECT metric, target_id, part, any_value(usual_scale) AS usual_scale, any_value(is_set) AS is_set, max(high) AS high,
     bool_and(is_whole) AS is_whole
 FROM named_series
-WHERE measures NOT IN ('memory_used', 'power', 'energy')
+WHERE measures NOT IN ('memory_used', 'power', 'energy', 'thermal_throttle', 'power_throttle')
 GROUP BY ALL;
 
 -- a 0-to-1 metric has its usual scale, unless all its values may be whole percents
@@ -115,7 +115,7 @@ GROUP BY ALL;
 CREATE OR REPLACE TEMP TABLE activity_series AS
 SELECT n.* EXCLUDE (device_name, high, is_whole, is_set),
     CASE
-        WHEN n.measures IN ('memory_used', 'power', 'energy') THEN n.usual_scale
+        WHEN n.measures IN ('memory_used', 'power', 'energy', 'thermal_throttle', 'power_throttle') THEN n.usual_scale
         WHEN t.is_set THEN t.usual_scale
         WHEN t.high > 1.01 OR l.high > 1.01 THEN 1
         WHEN t.usual_scale >= 100 OR l.has_parts IS NOT TRUE THEN t.usual_scale

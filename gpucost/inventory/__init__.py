@@ -171,7 +171,7 @@ def stage(
     con.execute(
         "DELETE FROM nodes; DELETE FROM allocations; DELETE FROM allocation_traits; DELETE FROM mig_fragmentation; "
         "DELETE FROM pending_pods; DELETE FROM collected; DELETE FROM coverage_gaps; "
-        "DELETE FROM node_stops; DELETE FROM warnings"
+        "DELETE FROM node_stops; DELETE FROM health_events; DELETE FROM warnings"
     )
     declare(con)
     load_catalog(con)

@@ -1,5 +1,5 @@
--- reads: nodes, loads, coverage_gaps
--- writes: settings, state_intervals, untracked_time, node_devices, profile_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, sliced_shares, unbound_requests, unnamed_samples
+-- reads: nodes, loads, coverage_gaps, series
+-- writes: settings, state_intervals, untracked_time, node_devices, profile_devices, node_hosts, node_parts, unit_shares, unlisted_holdings, unlisted_nodes, allocation_devices, allocation_hosts, unproven_ends, allocation_teams, closed_nodes, told_activity, told_devices, slurm_hosts, slurm_loads, slurm_users, bridged_gaps, error_series, sliced_shares, unbound_requests, unnamed_samples
 -- invariant: the temporary tables that inventory hands to price and attribution, empty; each is filled by the stage of its name (settings by load_settings), which defines its rows; a described fleet fills only allocation_teams
 CREATE OR REPLACE TEMP TABLE settings (
     threshold_percent DOUBLE, mig_share VARCHAR, max_bridge_ms BIGINT, hami_default_mem DOUBLE, hami_memory_scaling DOUBLE,
@@ -45,4 +45,13 @@ CREATE OR REPLACE TEMP VIEW unbound_requests AS
     FROM state_intervals
     WHERE metric SIMILAR TO 'kube_pod_(init_)?container_resource_(requests|limits)' AND uid IS NOT NULL AND coalesce(node, '') = '';
 CREATE OR REPLACE TEMP VIEW sliced_shares AS FROM unit_shares WHERE profile IS NOT NULL;
+CREATE OR REPLACE TEMP VIEW error_series AS
+    SELECT s.*, m.cause, m.is_last
+    FROM series AS s JOIN (
+        -- the code of the last error, or a count
+        VALUES ('DCGM_FI_DEV_XID_ERRORS', 'xid', true), ('DCGM_FI_DEV_XID_ERROR', 'xid', true), ('DCGM_EXP_XID_ERRORS_TOTAL', 'xid', false),
+            ('DCGM_FI_DEV_ECC_DBE_VOL_TOTAL', 'uncorrectable_ecc', false),
+            ('DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS', 'row_remap', false), ('DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL', 'row_remap', false),
+            ('DCGM_FI_DEV_ROW_REMAP_FAILURE', 'row_remap_failure', false), ('DCGM_FI_DEV_ROW_REMAP_FAILED', 'row_remap_failure', false)
+    ) AS m (metric, cause, is_last) USING (metric);
 CREATE OR REPLACE TEMP VIEW bridged_gaps AS FROM coverage_gaps WHERE kind = 'bridged';

@@ -51,9 +51,12 @@ def to_dict(answer: Any) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Any], columns: Sequence[str] = ()) -> tuple[list[str], list[list[Any]]]:
-    """Rows of one class as columns and values, all of to_dict or only `columns`; moments are text."""
+    """Rows of one class as columns and values, all of to_dict or only `columns`; moments are text.
+
+    Without rows, only `columns` are known.
+    """
     found = list(map(to_dict, rows))
-    names = list(columns or found[0])
+    names = list(columns or next(iter(found), ()))
     return names, [
         [iso(row[name]) if isinstance(row[name], datetime) else row[name] for name in names] for row in found
     ]

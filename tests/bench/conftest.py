@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def page(pytestconfig: pytest.Config) -> Iterator[Page]:
     target = pytestconfig.getoption("--page", None)
-    measured = pytestconfig.stash.setdefault(MEASURED, Page(Path(target) if target else None))
+    measured = pytestconfig.stash.setdefault(MEASURED, Page(Path(target).resolve() if target else None))
     yield measured
     for row in measured.rows:
         print(

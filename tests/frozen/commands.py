@@ -44,6 +44,7 @@ report-efficiency         | report --efficiency --month 2026-03 --team research
 findings                  | findings --month 2026-03
 findings-top              | findings --from 2026-03-17 --to 2026-03-24 --top 4
 queue                     | queue --month 2026-03
+failures                  | failures --month 2026-03
 diff                      | diff 2026-03-10..2026-03-17 2026-03-17..2026-03-24
 budget-check              | budget check --month 2026-03
 policy-check              | policy check --month 2026-03

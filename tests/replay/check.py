@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpucost.store.connection import Store
 from tests.oracle import Figures
 from tests.oracle.calculation import PodKey
@@ -95,6 +97,16 @@ def _wrong_rows(expected: list[Any], rows: list[Any], names: tuple[str, ...]) ->
             if not is_near and found[name] != truth:
                 wrong.append(f"{keys}: {name} is {found[name]}, true is {truth}")
     return wrong
+
+
+def check_failures(case: Path, answer: Mapping[str, Any]) -> None:
+    """Fail unless the incidents are those expected, with figures as near as a scrape."""
+    for row, found in zip(read_expected(case)["failures"], answer["incidents"], strict=True):
+        near = {
+            name: pytest.approx(truth, rel=RELATIVE) if isinstance(truth, float) else truth
+            for name, truth in row.items()
+        }
+        assert {name: found[name] for name in row} == near
 
 
 def wrong_figures(case: Path, pods: Mapping[PodKey, Figures], everything: Figures) -> list[str]:

@@ -54,10 +54,11 @@ def _device(
             if device["gi"] is None:
                 out.add("DCGM_FI_DEV_GPU_UTIL", named, times, shown)
             out.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", named, times, engine)
-            for metric, spans in fleet.get("profile", {}).items():
+            for name, spans in fleet.get("profile", {}).items():
+                metric, _, xid = name.partition(" ")
                 for first, last, value in spans.get(device_key(device), []):
                     inside = (times >= first * 1000) & (times < last * 1000)
-                    out.add(metric, named, times[inside], value)
+                    out.add(metric, {**named, **({"xid": xid} if xid else {})}, times[inside], value)
             if not lean:
                 out.add("DCGM_FI_DEV_FB_USED", named, times, np.round(400 + 350 * percent) * bool(pods))
 

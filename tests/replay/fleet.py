@@ -14,7 +14,8 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
                          named fourth), offers {resource: units} on top of or instead of its devices, mig_replicas {profile: slots
                          per slice}, dcgm (false: no exporter)
     pods               [{cluster, namespace, name, uid, container, node, resource, count, devices: [{uuid, gi}], owner, labels,
-                         scheduled, from, to, end_phase, keep_until, created, restarts, image}], and containers:
+                         scheduled, from, to, end_phase, keep_until, created, restarts, evicted, image}],
+                         and containers:
                          [{name, count, role}] with role main, init or sidecar instead of count; asks {resource: units} besides
                          the resource; annotations {name: value}; claims [name]; a device's part: the share of it that the pod
                          holds if no rule of the node gives it, and labeled: false if the exporter names another pod for it;
@@ -22,8 +23,10 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
                          only at restarts)
     namespaces         {name: {label: value}}
     util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
-    profile            {metric: {uuid or uuid/gi: [[from, to, value]]}}: profiling metrics, collected by [activity] profile
+    profile            {metric: {uuid or uuid/gi: [[from, to, value]]}}: profiling metrics, collected by [activity] profile, and
+                         metrics of errors; an XID after the name is a label
     queues             {metric: [[labels, [from, to, value], …]]}: metrics of schedulers about their queues
+    epochs             {pod: [[from, to, number]]}: finished epochs, as a metric of pods in the namespace train
     silent, ksm_silent [[node, from, to]], [[from, to]] while the exporter or kube-state-metrics was unreachable
     honor_labels       false: DCGM's pod labels arrive as exported_*; label_one: only one sharing pod is labeled
     ksm_replicas, prometheus_replicas   several that report the same; node_labels: false if none are exported

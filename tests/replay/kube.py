@@ -140,6 +140,10 @@ class _Target:
             put("status_scheduled_time", {}, scheduled, max(seen, scheduled))
             put("start_time", {}, scheduled, max(seen, scheduled))
         ends = sorted(r for r in pod.get("restarts", []) if r < pod["to"])
+        for number, (at, until) in enumerate(itertools.pairwise([seen, *ends, gone]) if ends else ()):
+            put("container_status_restarts_total", {"container": containers[0]["name"]}, number, at, until)
+        for since, until, on in _valued([[pod["evicted"], gone]], seen, gone) if "evicted" in pod else ():
+            put("status_reason", {"reason": "Evicted"}, on, since, until)
         ends += [pod["to"]] if pod.get("completes", True) else []
         for at, until in itertools.pairwise([*ends, gone]):
             put("completion_time", {}, at, max(seen, at), min(until, gone))

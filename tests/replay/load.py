@@ -42,6 +42,15 @@ def write_config(
     )
     if "profile" in fleet:
         settings = f"{settings}\n[activity]\nprofile = true\n"
+    if "epochs" in fleet:
+        units = (
+            "name = 'train'",
+            "unit = 'epoch'",
+            "metric = 'train_epochs'",
+            "kind = 'gauge'",
+            "marks = 'end'",
+        )
+        settings = "\n".join((settings, "[[units]]", *units, ""))
     path = folder / "gpucost.toml"
     path.write_text(f"""store = "gpucost.duckdb"
 timezone = {json.dumps(fleet.get("timezone", "UTC"))}

@@ -40,6 +40,11 @@ def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
                     ticks = clock(fleet, lag)
                     target = {"job": "scheduler", "instance": "10.4.0.40:8443", **name}
                     out.add(metric, {**target, **labels}, ticks.times[ticks.slice(start, end)], value)
+        for pod, spans in fleet.get("epochs", {}).items():
+            times = clock(fleet, lag)
+            for start, end, value in spans:
+                labels = {"job": "train", "instance": f"{pod}:8000", "namespace": "train", "pod": pod, **name}
+                out.add("train_epochs", labels, times.times[times.slice(start, end)], value)
     return out.series()
 
 

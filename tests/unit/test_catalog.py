@@ -43,11 +43,12 @@ mig_profiles.csv | gpu_model profile |
 resources.csv | resource instance_type |
 claim_series.csv | metric |
 activity_metrics.csv | metric |
+xids.csv | xid |
 sources.csv | source_id | sorted
 """
 (OPTIONS,) = text_rows("on_demand|spot|reserved|savings_plan|cud|capacity_block|flex_start|calendar")
 PURCHASE_OPTIONS = frozenset(OPTIONS)
-NEWEST = date(2026, 11, 26)  # day of the latest update of the catalog
+NEWEST = date(2026, 11, 30)  # day of the latest update of the catalog
 
 
 def rows(name: str) -> Rows:

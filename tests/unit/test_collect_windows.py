@@ -128,7 +128,7 @@ def test_each_metric_is_selected_once() -> None:
     assert any(text.startswith('kube_pod_container_resource_requests{resource!~"') for text in plain)
     assert 'kube_pod_container_resource_requests{resource=~"cpu|memory"}' in split
     own = texts(Activity(device_metric="DCGM_FI_PROF_GR_ENGINE_ACTIVE", device_scale=100))
-    nvidia = [text for text in own if text.startswith("DCGM")]
+    nvidia = [text for text in own if text.startswith("DCGM_FI_PROF")]
     assert nvidia == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"]
 
 

@@ -178,7 +178,7 @@ def test_periods_within_an_hour_are_refused(tmp_path: Path) -> None:
 
 
 def test_each_table_of_a_store_is_raw_or_derived() -> None:
-    own = "schema_version seals collect_runs compactions cuts attribution_state attributed_days"
+    own = "schema_version seals collect_runs compactions cuts attribution_state attributed_days health_events"
     with scratch_store() as con:
         names = con.execute("SELECT list(table_name) FROM duckdb_tables() WHERE NOT temporary").fetchall()
     tables, raw = set(names[0][0]), {table.name for table in RAW}

@@ -193,14 +193,20 @@ store/sql/silent_families
 params {"source": "s", "cluster_label": "cluster", "from_ms": 0, "to_ms": 14400000, "tolerance_ms": 600000}
 
 series: series_id, source, metric, labels
-1, 's', 'kube_pod_info', MAP {'cluster': 'c'}
+1, 's', 'kube_pod_info', MAP {'cluster': 'c', 'job': 'ksm'}
+2, 's', 'DCGM_FI_DEV_XID_ERRORS', MAP {'cluster': 'c', 'job': 'dcgm'}
 
 states: series_id, value, first_ms, last_ms
 1, 1, 0, 1h
-1, 1, 2h, 4h
+1, 1, 2h, 3h
+1, 1, 11700000, 4h
 
-scrape_gaps: source, hour, gap_ms
-'s', 0, 60000
+scrape_gaps: source, hour, gap_ms, job, instance
+'s', 0, 420000, 'ksm', ''
+'s', 1, 420000, 'ksm', ''
+'s', 0, 15000, 'dcgm', 'a'
+'s', 1, 15000, 'dcgm', 'b'
+'s', 2, 15000, 'dcgm', 'c'
 ->
 family cluster from_ms to_ms
 pods | c | 3600000 | 7200000

@@ -333,6 +333,75 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 1 | 5 | 7 | 0 | 1
 1 | 7 | 14 | 7 | 1
 1 | 14 | 15 | 14 | 1
+
+= signs of failures: reasons of Slurm, pods of a device, errors of a device on two servers
+attribute/days/18_health_events
+fixture inventory
+
+nodes: node_id, cluster, node, up_from_ms, up_to_ms, gpu_count
+1, 'c', 'n', 0, 24h, 4
+2, 'c', 'm', 0, 24h, 4
+
+collected: cluster, from_ms, to_ms
+'c', 0, 24h
+
+absences: node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT
+1, '', 4, 2h, 3h
+2, 'lost', 1, 4h, 5h
+
+closed_nodes: cluster, node, cause, from_ms, to_ms
+'c', 'n', '', 2h, 3h
+'c', 'n', '', 6h, 7h
+
+slurm_events: cluster, node, state, reason, from_ms, to_ms
+'c', 'n', 'DOWN*', 'Not responding', 2h, 3h
+
+node_devices: series_id, cluster, uuid, first_ms, node_id, up_from_ms, up_to_ms, device_id
+1, 'c', 'g', 0, 2, 0, 24h, 7
+
+allocations: allocation_id, node_id, gpus, held_from_ms, held_to_ms
+1, 2, 1, 0, 8h
+2, 2, 1, 9h, 10h
+
+allocation_devices: allocation_id, device_id
+1, 7
+2, 7
+
+series: series_id, source, cluster, metric, labels
+8, 's', 'c', 'DCGM_FI_DEV_XID_ERRORS', MAP {'UUID': 'g'}
+9, 't', 'c', 'DCGM_FI_DEV_XID_ERRORS', MAP {'UUID': 'g'}
+
+states: series_id, value, first_ms, last_ms
+8, 0, 0, 28740000
+9, 0, 30000, 28770000
+8, 79, 8h, 20h
+9, 79, 28830000, 20h
+->
+SELECT node_id, cause, code, uuid, allocation_ids, from_ms // 3600000, to_ms // 3600000, is_witnessed, detail \
+FROM health_events ORDER BY ALL
+1 | slurm | - | - | [] | 2 | 3 | True | DOWN*: Not responding
+1 | slurm | - | - | [] | 6 | 7 | True | -
+2 | not_offered | - | - | [] | 4 | 5 | True | -
+2 | xid | 79 | g | [1] | 8 | 8 | True | -
+
+= unavailable time is shared by the incidents of its hour, exactly
+questions/failures/40_unavailable
+params {"from_ms": 0, "to_ms": 86400000}
+
+hours: kind VARCHAR, allocation_id UBIGINT, node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, \
+unallocated_gpu_ms DOUBLE, unavailable_gpu_ms DOUBLE, unallocated_cost MONEY
+'unallocated', NULL, 1, 0, 1h, 7200000, 3600000, 2.000000001
+'unallocated', 5, 1, 0, 1h, 7200000, 3600000, 8
+'unallocated', NULL, 1, 1h, 2h, 3600000, 0, 8
+
+incidents: incident_id BIGINT, node_id UBIGINT, absent_from_ms BIGINT, absent_to_ms BIGINT
+1, 1, 0, 1200000
+2, 1, 1200000, 2h
+3, 1, NULL, NULL
+->
+SELECT incident_id, round(unavailable_gpu_ms / 3600000, 6), unavailable_cost FROM incident_losses ORDER BY ALL
+1 | 0.333333 | 0.333333334
+2 | 0.666667 | 0.666666667
 """.replace("<unseen>\n", UNSEEN)
     .replace("<two_nodes>\n", TWO_NODES)
     .replace("<steps>\n", STEPS)

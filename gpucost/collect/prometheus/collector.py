@@ -91,8 +91,14 @@ _CONSTANT_SHARE = 15
 # Age from which the newest sample is reported as old.
 _LATE_MS = MS_PER_HOUR
 
-# Upper limits of used MiB, watts and joules; none is ever idle.
-_MOST = {"memory_used": 4_194_304.0, "power": 10_000.0, "energy": 1e15}
+# Upper limits of used MiB, watts, joules and throttled seconds; none is ever idle.
+_MOST = {
+    "memory_used": 4_194_304.0,
+    "power": 10_000.0,
+    "energy": 1e15,
+    "thermal_throttle": 1e9,
+    "power_throttle": 1e9,
+}
 
 
 def thresholds(activity: Activity, idle: Idle) -> dict[str, Threshold]:

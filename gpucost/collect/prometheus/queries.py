@@ -154,6 +154,7 @@ _CLUSTER = [
     *_read_selectors("KAI", "cluster", "queue_name"),
     *_read_selectors("Volcano", "cluster", "queue_name"),
     *_read_selectors("interruptions", "cluster", "node_name"),
+    *_read_selectors("health", "cluster", "UUID"),
 ]
 _HOSTS = _read_selectors("hosts", "hosts", "uid")
 _PODS = _read_selectors("pods", "pods", "uid")

@@ -270,7 +270,7 @@ def missing_metrics(rows: Sequence[Waterfall]) -> Names:
     names = {
         row["measures"]: row["metric"]
         for row in reversed(facts(ACTIVITY))
-        if row["exporter"] == "dcgm-exporter" and row["measures"] not in ("device_busy", "energy")
+        if row["exporter"] == "dcgm-exporter" and hasattr(Measured, row["measures"])
     }
     return tuple(name for measure, name in sorted(names.items()) if getattr(total, measure, None) is None)
 

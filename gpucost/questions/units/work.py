@@ -262,6 +262,12 @@ def epochs(con: DuckDBPyConnection, query: UnitQuery, planned_epochs: int | None
     return with_remainders(con, view, lost)
 
 
+def runs_with_parts(con: DuckDBPyConnection, query: UnitQuery) -> list[Item]:
+    """The runs with known workloads and their intervals, as `parts`. Reads the tables of `query.prepare`."""
+    run_stage(con, PACKAGE, "31_run_places", query.period.bounds)
+    return _runs(con, query)[0]
+
+
 def _runs(con: DuckDBPyConnection, query: UnitQuery) -> tuple[list[Item], list[Item]]:
     """The runs with known workloads and their intervals, and the other epochs as work without cost."""
     runs, lost = [], []

@@ -38,5 +38,7 @@ SELECT DISTINCT family, cluster, greatest(from_ms, $from_ms) AS from_ms, least(t
 FROM in_order
 WHERE to_ms - from_ms > greatest($tolerance_ms, 2.5 * (
     SELECT coalesce(quantile_disc(gap_ms, 0.5), 0) FROM scrape_gaps
-    WHERE source = $source AND hour BETWEEN $from_ms // 3600000 AND $to_ms // 3600000))
+    WHERE source = $source AND hour BETWEEN $from_ms // 3600000 AND $to_ms // 3600000
+        -- other exporters may be scraped more often
+        AND job IN (SELECT coalesce(labels['job'], '') FROM series WHERE source = $source AND starts_with(metric, 'kube_'))))
 ORDER BY ALL;

@@ -1,0 +1,82 @@
+-- reads: error_series, states, collected, coverage_gaps, state_intervals, nodes, node_devices, allocations, allocation_devices, absences, closed_nodes, slurm_events
+-- writes: health_events (stored), one row per change of a device's error metric, span in which GPUs of a node were unavailable, and restart or eviction of a pod
+-- invariant: from_ms <= to_ms; errors in the first samples of a metric do not count
+INSERT INTO health_events BY NAME
+WITH restarts AS (
+    SELECT cluster, uid, first_ms AS at_ms, last_ms, 'restarted' AS cause, value - lag(value) OVER (PARTITION BY cluster, uid, container ORDER BY first_ms) AS rise
+    FROM state_intervals
+    -- containers with GPUs: a helper that restarts interrupts no work
+    SEMI JOIN (FROM state_intervals WHERE metric = 'kube_pod_container_resource_requests') AS r USING (cluster, uid, container)
+    WHERE metric = 'kube_pod_container_status_restarts_total'
+    UNION ALL
+    SELECT cluster, uid, first_ms, last_ms, 'evicted', value FROM state_intervals WHERE metric = 'kube_pod_status_reason' AND labels['reason'] = 'Evicted'
+)
+SELECT any_value(a.node_id) AS node_id, r.cause, sum(r.rise)::BIGINT AS code, list(DISTINCT a.allocation_id) AS allocation_ids, r.at_ms AS from_ms, r.at_ms AS to_ms, true AS is_witnessed
+FROM restarts AS r JOIN allocations AS a ON a.cluster = r.cluster AND a.uid = r.uid AND a.held_from_ms <= r.at_ms AND r.at_ms <= a.held_to_ms + 600000
+WHERE r.rise > 0
+GROUP BY r.cause, r.cluster, r.uid, r.at_ms;
+-- Changes of the error metrics of devices.
+-- only with: error_series
+INSERT INTO health_events BY NAME
+WITH runs AS (
+    SELECT s.cluster, coalesce(s.labels['UUID'], s.labels['uuid']) AS uuid, s.metric, s.cause, s.is_last, t.value, t.first_ms, t.last_ms,
+        CASE WHEN s.is_last THEN t.value::BIGINT WHEN s.cause = 'xid' THEN try_cast(s.labels['xid'] AS BIGINT) END AS code
+    FROM states AS t JOIN error_series AS s USING (series_id)
+    -- without DCGM's values for "unknown"
+    WHERE t.value BETWEEN 0 AND 1e9
+),
+-- series of one device follow each other when its pod or the error's name in their labels changes
+changes AS (
+    SELECT *, lag(value) OVER w AS before, lag(last_ms) OVER w AS before_ms, min(first_ms) OVER (PARTITION BY cluster) AS since_ms
+    FROM runs
+    WINDOW w AS (PARTITION BY cluster, uuid, metric, CASE WHEN NOT is_last THEN code END ORDER BY first_ms, last_ms)
+),
+errors AS (
+    SELECT c.cluster, c.uuid, c.cause, c.code, c.first_ms AS at_ms,
+        CASE WHEN c.before IS NOT NULL THEN c.first_ms - c.before_ms <= 600000
+            ELSE EXISTS (FROM collected AS k WHERE k.cluster = c.cluster AND k.from_ms <= c.first_ms - 600000 AND c.first_ms <= k.to_ms) END AS is_witnessed
+    FROM changes AS c
+    WHERE c.value > 0 AND CASE
+        WHEN c.before IS NOT NULL THEN c.value <> c.before
+        -- exporters may begin a series with its first error: others, and the device, were scraped before
+        ELSE c.since_ms <= c.first_ms - 600000 AND EXISTS (
+            FROM node_devices AS d WHERE d.cluster = c.cluster AND d.uuid = c.uuid AND d.first_ms <= c.first_ms - 600000)
+        END
+),
+placed AS (
+    SELECT DISTINCT e.*, d.node_id
+    FROM errors AS e JOIN node_devices AS d ON d.cluster = e.cluster AND d.uuid = e.uuid AND d.up_from_ms <= e.at_ms AND e.at_ms <= d.up_to_ms + 600000
+),
+holders AS (
+    SELECT p.node_id, p.uuid, p.at_ms, list(DISTINCT a.allocation_id) AS allocation_ids
+    FROM placed AS p
+    JOIN node_devices AS d ON d.node_id = p.node_id AND d.uuid = p.uuid
+    JOIN allocation_devices AS v USING (device_id)
+    JOIN allocations AS a ON a.allocation_id = v.allocation_id AND a.held_from_ms <= p.at_ms AND p.at_ms <= a.held_to_ms + 120000
+    GROUP BY ALL
+)
+SELECT p.node_id, p.cause, p.code, p.uuid, coalesce(h.allocation_ids, []) AS allocation_ids, p.at_ms AS from_ms, p.at_ms AS to_ms, bool_or(p.is_witnessed) AS is_witnessed
+FROM placed AS p LEFT JOIN holders AS h USING (node_id, uuid, at_ms)
+GROUP BY ALL;
+-- Spans in which GPUs of a node were unavailable.
+-- only with: absences
+INSERT INTO health_events BY NAME
+WITH closed AS (
+    SELECT n.node_id, CASE f.metric WHEN 'kube_node_spec_unschedulable' THEN 'cordoned' ELSE 'not_ready' END AS cause, NULL AS detail, f.first_ms AS from_ms, f.end_ms AS to_ms
+    FROM state_intervals AS f JOIN nodes AS n ON n.cluster = f.cluster AND n.node = f.node
+    WHERE (f.metric = 'kube_node_spec_unschedulable' AND f.value = 1)
+        OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
+    UNION ALL
+    SELECT node_id, 'not_offered', NULL, from_ms, to_ms FROM absences WHERE cause <> '' AND (cause = 'lost' OR node_id NOT IN (SELECT node_id FROM nodes JOIN closed_nodes USING (cluster, node)))
+    UNION ALL
+    SELECT n.node_id, 'slurm', e.state || coalesce(': ' || e.reason, ''), c.from_ms, c.to_ms
+    FROM closed_nodes AS c JOIN nodes AS n USING (cluster, node)
+    LEFT JOIN slurm_events AS e ON e.cluster = c.cluster AND e.node = coalesce(nullif(c.cause, ''), c.node) AND e.from_ms <= c.from_ms AND c.from_ms < coalesce(e.to_ms, c.to_ms)
+)
+SELECT c.node_id, c.cause, [] AS allocation_ids, greatest(c.from_ms, n.up_from_ms) AS from_ms, least(c.to_ms, n.up_to_ms) AS to_ms,
+    -- otherwise it may have begun earlier
+    bool_or(c.from_ms >= n.up_from_ms + 600000
+        AND NOT EXISTS (FROM coverage_gaps AS g WHERE g.cluster = n.cluster AND g.from_ms < c.from_ms AND c.from_ms - 600000 <= g.to_ms)) AS is_witnessed, any_value(c.detail) AS detail
+FROM closed AS c JOIN nodes AS n USING (node_id)
+WHERE c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
+GROUP BY ALL;

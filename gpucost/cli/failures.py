@@ -1,0 +1,31 @@
+"""`gpucost failures`: incidents, and the evidence for providers."""
+
+from pathlib import Path
+from typing import Annotated
+
+from gpucost.cli.asking import Ask, asking
+from gpucost.cli.command import Call
+from gpucost.options import WRITTEN, Option
+
+
+@asking("failures")
+def failures(
+    call: Call,
+    ask: Ask,
+    claim: Annotated[
+        Path | None,
+        Option(
+            "Folder for the evidence, as claim-PROVIDER.md and .csv.", "DIR", is_shown=True, panel=WRITTEN
+        ),
+    ] = None,
+) -> None:
+    """Show failures and their cost; write the evidence for a claim."""
+    answer = ask()
+    if claim:
+        from gpucost.publish.claim import write_claims
+
+        files = write_claims(answer.data, claim)
+        call.note(
+            f"wrote {', '.join(map(str, files))}" if files else "no claim written: no incident has evidence"
+        )
+    call.answer(answer)

@@ -1,0 +1,56 @@
+"""Evidence of failures for a provider, as CSV and Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpucost.disk import atomic_write
+from gpucost.publish.chargeback import file_names
+from gpucost.questions.failures import Failures, Incident
+from gpucost.records import grouped
+from gpucost.render.formatting import figure_text
+from gpucost.render.schema import table
+from gpucost.render.view import Document, Texts
+
+_NOTE = (
+    "Observed in metrics of the cluster; the cause is not proven. Errors of applications, own cordons, spot reclaims and "
+    "time without samples are left out. The CSV file has all figures."
+)
+
+
+def write_claims(found: Failures, folder: Path) -> list[Path]:
+    """Write claim-PROVIDER.md and claim-PROVIDER.csv of the incidents with evidence. Returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    evidence = grouped((each.provider or "unknown", each) for each in found.incidents if each.is_evidence)
+    names = file_names(evidence)
+    for provider, incidents in evidence.items():
+        document = Document(
+            title=f"Observed failures: {provider}",
+            subtitle=f"{found.period.start:%Y-%m-%d %H:%M} to {found.period.end:%Y-%m-%d %H:%M} UTC",
+            currency=found.currency,
+            sections=(
+                Texts("Observed", tuple(_sentence(each, found.currency) for each in incidents), _NOTE),
+            ),
+            name="failures",
+            data=found,
+            flat=table(incidents),
+        )
+        for suffix, content in (("md", document.page()), ("csv", document.csv())):
+            files.append(folder / f"claim-{names[provider]}.{suffix}")
+            with atomic_write(files[-1]) as part:
+                part.write_text(content, encoding="utf-8")
+    return files
+
+
+def _sentence(incident: Incident, currency: str) -> str:
+    start, end = incident.period.start, incident.period.end
+    until = f" to {end:%Y-%m-%d %H:%M}" if end > start else ""
+    devices = f" on {', '.join(incident.devices)}" if incident.devices else ""
+    fault = "a hardware fault" if incident.devices else "a fault of the machine"
+    cost = figure_text(incident.cost, "money", currency, 2)
+    return (
+        f"{start:%Y-%m-%d %H:%M}{until} UTC, node {incident.node} of cluster {incident.cluster} ({incident.gpu_model}): observed "
+        f"{incident.description}{devices}, consistent with {fault}. "
+        f"{incident.unavailable_gpu_hours:.1f} GPU-hours were unavailable; cost with lost work: {cost}."
+    )
