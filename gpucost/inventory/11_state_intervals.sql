@@ -26,8 +26,8 @@ named AS (
         coalesce(labels['exported_node'], labels['node']) AS node,
         regexp_replace(lower(labels['resource']), '[^a-z0-9]', '_', 'g') AS resource
     FROM series
-    -- metrics of Kueue, Karpenter, devices, quotas, limits and actions on nodes do not describe pods and nodes
-    WHERE NOT (starts_with(metric, 'kueue_') OR starts_with(metric, 'karpenter_') OR starts_with(metric, 'DCGM_')
+    -- metrics of queues, Karpenter, devices, quotas, limits and actions on nodes do not describe pods and nodes
+    WHERE NOT (regexp_matches(metric, '^(kueue|kai|volcano|karpenter|DCGM)_')
         OR metric IN ('kube_resourcequota', 'kube_limitrange', 'actions_node_total'))
 )
 SELECT

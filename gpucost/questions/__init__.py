@@ -70,7 +70,7 @@ _QUESTIONS = (
              takes_lake=True),
     Question("efficiency", "efficiency", "Show effective cost: active GPUs and busy SMs.",
              "efficiency:EfficiencyAnswer", takes_lake=True),
-    Question("queue", "queue", "Show waiting times for GPUs, in Kueue's queues and in Slurm.", "queue.waits:Queues"),
+    Question("queue", "queue", "Show waits for GPUs and their cost: queues of Kueue, KAI, Volcano, Slurm.", "queue.waits:Queues"),
     Question("failures", "failures", "Show failures of GPUs, nodes and pods, and their cost.", "failures:Failures"),
     Question("findings", "findings", "List actions against waste, most expensive first.", "findings.kinds:Findings",
              takes_lake=True),

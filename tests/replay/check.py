@@ -71,15 +71,32 @@ def check_figures(case: Path, store: Store) -> None:
 
 def check_efficiency(case: Path, answer: Mapping[str, Any]) -> None:
     """Fail with each figure of effective cost that differs by more than a millionth; without expected ones, do nothing."""
+    names = ("team", "workload", "gpu_model")
+    wrong = _wrong_rows(read_expected(case).get("efficiency", []), answer["rows"], names)
+    assert not wrong, "\n".join(wrong)
+
+
+def check_queues(case: Path, answer: Mapping[str, Any]) -> None:
+    """Fail with each figure of queues that differs by more than a millionth, and if there are other evictions or pairs."""
+    expected = read_expected(case)
+    names = ("scheduler", "cluster_queue", "other_queue", "quota", "reason")
+    wrong = _wrong_rows(expected["queues"], answer["queues"], names[:2])
+    for part in ("evictions", "pairs"):
+        wrong += _wrong_rows(expected[part], answer[part], names)
+        assert len(answer[part]) == len(expected[part]), answer[part]
+    assert not wrong, "\n".join(wrong)
+
+
+def _wrong_rows(expected: list[Any], rows: list[Any], names: tuple[str, ...]) -> list[str]:
     wrong = []
-    for row in read_expected(case).get("efficiency", []):
-        names = {name: row[name] for name in ("team", "workload", "gpu_model") if name in row}
-        (found,) = (each for each in answer["rows"] if names.items() <= each.items())
+    for row in expected:
+        keys = {name: row[name] for name in names if name in row}
+        (found,) = (each for each in rows if keys.items() <= each.items())
         for name, truth in row.items():
             is_near = abs((found[name] or 0) - truth) <= 1e-6 if isinstance(truth, float) else False
             if not is_near and found[name] != truth:
-                wrong.append(f"{names}: {name} is {found[name]}, true is {truth}")
-    assert not wrong, "\n".join(wrong)
+                wrong.append(f"{keys}: {name} is {found[name]}, true is {truth}")
+    return wrong
 
 
 def check_failures(case: Path, answer: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ All times are Unix seconds, all intervals half-open. A fleet is a dict of:
     util               {uuid or uuid/gi: [[from, to, percent]]}; raw: {uuid: [[tick, value]]}; invalid: {key: [[from, to, value]]}
     profile            {metric: {uuid or uuid/gi: [[from, to, value]]}}: profiling metrics, collected by [activity] profile, and
                          metrics of errors; an XID after the name is a label
+    queues             {metric: [[labels, [from, to, value], …]]}: metrics of schedulers about their queues
     epochs             {pod: [[from, to, number]]}: finished epochs, as a metric of pods in the namespace train
     silent, ksm_silent [[node, from, to]], [[from, to]] while the exporter or kube-state-metrics was unreachable
     honor_labels       false: DCGM's pod labels arrive as exported_*; label_one: only one sharing pod is labeled

@@ -34,6 +34,12 @@ def scrape(fleet: Fleet, lean: bool = False) -> list[Series]:
             ticks = clock({**fleet, "scrape": step}, lag + replica * _KSM_LAG)
             kube_state(fleet, out, {**target, **name}, ticks.without(fleet.get("ksm_silent", [])))
         dcgm(fleet, out, name, clock(fleet, lag), lean)
+        for metric, rows in fleet.get("queues", {}).items():
+            for labels, *spans in rows:
+                for start, end, value in spans:
+                    ticks = clock(fleet, lag)
+                    target = {"job": "scheduler", "instance": "10.4.0.40:8443", **name}
+                    out.add(metric, {**target, **labels}, ticks.times[ticks.slice(start, end)], value)
         for pod, spans in fleet.get("epochs", {}).items():
             times = clock(fleet, lag)
             for start, end, value in spans:

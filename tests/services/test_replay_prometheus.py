@@ -12,7 +12,15 @@ import pytest
 from gpucost import pipeline
 from gpucost.periods import Period, from_ms, iso
 from gpucost.store.connection import Store
-from tests.replay.check import HOURS, MONEY, check_efficiency, check_failures, check_figures, differences
+from tests.replay.check import (
+    HOURS,
+    MONEY,
+    check_efficiency,
+    check_failures,
+    check_figures,
+    check_queues,
+    differences,
+)
 from tests.replay.fleet import all_cases, period_of, read_expected, read_fleet
 from tests.replay.load import put_prices, write_config
 from tests.replay.scrape import scrape, write_openmetrics
@@ -77,6 +85,8 @@ def test_fleet_collected_over_http_has_its_true_figures(case: Path, tmp_path: Pa
     check_waste(config, store, period)
     if "efficiency" in expected:
         check_efficiency(case, json.loads(call(*f"report --efficiency --format json {span}".split())[0]))
+    if "queues" in expected:
+        check_queues(case, json.loads(call(*f"queue --format json {span}".split())[0]))
     if "failures" in expected:
         check_failures(case, json.loads(call(*f"failures --format json {span}".split())[0]))
     days, held = expected.get("by_day", {}), [row for row in report["rows"] if row["kind"] == "allocated"]

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gpucost import pipeline
+from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period
 from gpucost.questions.queue.waits import Queue, quantile, queues
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import ReadAnswer, SampleWindow, load_window
+from tests.replay.cases.words import fleet, node, pod
+from tests.replay.check import check_queues
+from tests.replay.fleet import CASES, Fleet, read_fleet
+from tests.replay.load import load, write_book, write_config
+from tests.replay.scrape import scrape
+from tests.unit.command import call
 from tests.unit.whatif_costs import figures, shown
 
 DAY = Period(datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
@@ -54,7 +64,7 @@ def _load(path: Path, series: Sequence[Line], days: int = 1) -> Store:
 
 def _queues(path: Path, series: Sequence[Line], period: Period = DAY, days: int = 1) -> dict[str, Queue]:
     with _load(path, series, days).read() as con:
-        return {one.cluster_queue: one for one in queues(con, period)}
+        return {one.cluster_queue: one for one in queues(con, period)[0]}
 
 
 def _gauges(queue: str, quota: float, used: Points, limit: float = math.inf, **labels: str) -> list[Line]:
@@ -151,3 +161,86 @@ def test_recent_usage_halves_in_two_days(tmp_path: Path) -> None:
 def test_quantiles_of_waits() -> None:
     assert quantile([], 0.5) is quantile([(1.0, 0.0)], 0.5) is None
     assert quantile([(1.0, 4.0), (2.0, 8.0)], 0.5) == quantile([(1.0, 1.0), (math.inf, 9.0)], 0.95) == 1
+
+
+CASE = CASES / "queues-idle-and-borrowed"
+SPAN = ["--from", "2026-03-10T00:00", "--to", "2026-03-10T04:00"]
+
+
+def _stored(folder: Path, described: Fleet, prices: Path) -> Config:
+    config = write_config(described, folder, prices)
+    pipeline.attribute(config, load(described, scrape(described, lean=True), config))
+    return config
+
+
+@pytest.fixture(scope="module")
+def cohort(module_path: Path) -> Config:
+    return _stored(module_path, read_fleet(CASE), CASE / "prices.csv")
+
+
+def _answer(config: Config, *words: str) -> Any:
+    return json.loads(call("queue", *SPAN, *words, "--format", "json", "--config", config.path)[0])
+
+
+def test_waiting_cost_evictions_and_pairs_are_exact(cohort: Config) -> None:
+    found = _answer(cohort)
+    check_queues(CASE, found)
+    assert found["missing"] == [
+        "Kueue: GPUs of pending workloads; versions from 0.18 export them",
+        "KAI: pending workloads and evictions by queue",
+    ]
+    text = call("queue", *SPAN, "--config", cohort.path)[0]
+    for title in (
+        "Cost of waiting",
+        "Queues that waited while others had quota",
+        "Evictions",
+        "Not exported",
+    ):
+        assert f"\n{title}\n" in text
+
+
+def test_filter_of_queues_keeps_shares_and_pairs_of_the_cohort(cohort: Config) -> None:
+    found = _answer(cohort, "--queue", "research")
+    assert [(row["cluster_queue"], row["share_of_quota"]) for row in found["queues"]] == [("research", 0.375)]
+    costs = {pair["other_queue"]: round(pair["cost"], 6) for pair in found["pairs"]}
+    assert costs == {"product": 16, "spare": 8.333333}
+    assert found["evictions"] == []
+
+
+def test_unknown_waiting_cost_has_its_reason(tmp_path: Path) -> None:
+    """Volcano: requests less use, in thousandths. Kueue's counts, pods of an unknown model, and a queue without quota."""
+    gpu = {"resource": "nvidia.com/gpu"}
+    span = [1773100800, 1773115200]
+    volcano = {"deserved": 3000, "allocated": 1000, "request": 3000}
+    metrics = {
+        f"volcano_queue_{name}_scalar_resources": [[{"queue_name": "v", **gpu}, [*span, value]]]
+        for name, value in volcano.items()
+    } | {
+        "volcano_queue_pod_group_pending_count": [[{"queue_name": "v"}, [*span, 1]]],
+        "volcano_queue_pod_group_inqueue_count": [[{"queue_name": "v"}, [*span, 2]]],
+        "kueue_pending_workloads": [[{"cluster_queue": "counts", "status": "active"}, [*span, 2]]],
+    }
+    kueue = "kueue_x_k8s_io_cluster_queue_name"
+    pods = [
+        pod("runs", "w", [0], 0, 4, labels={"volcano_sh_queue_name": "v"}),
+        pod("new", None, [], 0, 4, labels={kueue: "new"}, count=1),
+        pod("bare", "w", [1], 0, 1, labels={kueue: "bare"}),
+        pod("bare2", None, [], 1, 4, labels={kueue: "bare"}, count=1),
+    ]
+    described = fleet(4, [node("w", "g6.12xlarge", 0, 4)], pods, {}, queues=metrics)
+    found = _answer(_stored(tmp_path, described, write_book(tmp_path)))
+    rows = {row["cluster_queue"]: row for row in found["queues"]}
+    names = "pending_average pending_gpu_hours pending_source waiting_unallocated_cost waiting_borrowed_cost waiting_cost"
+    shown_rows = {name: " ".join(str(row[each]) for each in names.split()) for name, row in rows.items()}
+    assert shown_rows == {
+        # two of the free GPUs at $1.20 for four hours
+        "v": "3.0 8.0 metrics 9.6 0.0 9.6",
+        "counts": "2.0 None None None None None",
+        "new": "None 4.0 pods None None None",
+        "bare": "None 3.0 pods 3.6 None None",
+    }
+    assert [text for text in found["missing"] if text.startswith("waiting cost")] == [
+        "waiting cost of bare: neither quota nor use is exported, so borrowed GPUs are unknown",
+        "waiting cost of counts: no metric and no pending pod with the queue's label has the requested GPUs",
+        "waiting cost of new: no pod with the queue's label held GPUs, so their model and price are unknown",
+    ]

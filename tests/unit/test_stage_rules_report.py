@@ -110,38 +110,211 @@ named | 1 | a | 3 | 8
 others | - | - | 3 | 7
 unallocated | - | - | 3 | 16
 
-= a gauge with an unknown scrape interval is valid for a minute after its last sample
+= a gauge without a scrape interval is valid for a minute and minus one is unlimited
 questions/queue/10_runs
-params {"from_ms": 0, "to_ms": 3600000, "clusters": [], "queues": []}
-after store/sql/filters
+params {"from_ms": 0, "to_ms": 3600000}
 
-series: series_id, source, cluster, metric, labels
-1, 's', 'c', 'kueue_pending_workloads', MAP {'cluster_queue': 'q', 'job': 'kueue', 'instance': 'i'}
-2, 's', 'known', 'kueue_pending_workloads', MAP {'cluster_queue': 'q', 'job': 'kueue', 'instance': 'i'}
+queue_series: series_id INT, source VARCHAR, queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), \
+cohort VARCHAR, \
+resource VARCHAR, part VARCHAR, gauge VARCHAR, leads BOOLEAN, divisor INT, labels MAP(VARCHAR, VARCHAR)
+1, 's', {'cluster': 'c', 'scheduler': 'KAI', 'name': 'q'}, NULL, 'gpu', '', 'quota', true, 1, MAP {'job': 'kueue', \
+'instance': 'i'}
+2, 's', {'cluster': 'known', 'scheduler': 'KAI', 'name': 'q'}, NULL, 'gpu', '', 'quota', true, 1, \
+MAP {'job': 'kueue', 'instance': 'i'}
+3, 's', {'cluster': 'c', 'scheduler': 'KAI', 'name': 'q'}, NULL, NULL, NULL, NULL, true, 1, MAP {'job': 'kueue', \
+'instance': 'i'}
 
 states: series_id, value, first_ms, last_ms
 1, 2, 0, 1000
-2, 2, 0, 1000
+2, -1, 0, 1000
+3, 2, 0, 1000
 
 scrape_gaps: source, cluster, job, instance, gap_ms
 's', 'known', 'kueue', 'i', 15000
 ->
-SELECT cluster, from_ms, to_ms FROM queue_runs ORDER BY cluster
-c | 0 | 61000
-known | 0 | 16000
+SELECT queue.cluster, value, from_ms, to_ms FROM queue_runs ORDER BY ALL
+c | 2 | 0 | 61000
+known | - | 0 | 16000
+
+= volcano counts thousandths and a local queue has the name of its namespace
+questions/queue/05_series
+params {"clusters": ["c"], "metrics": [\
+{"scheduler": "LocalQueue", "metric": "kueue_local_queue_resource_usage", "gauge": "used", "counter": None}, \
+{"scheduler": "KAI", "metric": "kai_queue_allocated_gpus", "gauge": "used", "counter": None}, \
+{"scheduler": "Kueue", "metric": "kueue_evicted_workloads_total", "gauge": None, "counter": "evicted"}, \
+{"scheduler": "Volcano", "metric": "volcano_queue_pod_group_inqueue_count", "gauge": "pending", "counter": None}, \
+{"scheduler": "Volcano", "metric": "volcano_queue_allocated_scalar_resources", "gauge": "used", "counter": None}]}
+after store/sql/filters
+
+series: series_id, source, cluster, metric, labels
+1, 's', 'c', 'kueue_local_queue_resource_usage', MAP {'exported_namespace': 'n', 'namespace': 'kueue-system', \
+'name': 'q', 'flavor': 'f', 'resource': 'r'}
+2, 's', 'c', 'kai_queue_allocated_gpus', MAP {'queue_name': 'q'}
+3, 's', 'c', 'kueue_evicted_workloads_total', MAP {'cluster_queue': 'q', 'reason': 'Preempted', \
+'replica_role': 'follower'}
+4, 's', 'c', 'volcano_queue_pod_group_inqueue_count', MAP {'queue_name': 'q'}
+5, 's', 'c', 'volcano_queue_allocated_scalar_resources', MAP {'queue_name': 'q', 'resource': 'r'}
+6, 's', 'other', 'kai_queue_allocated_gpus', MAP {'queue_name': 'q'}
+->
+SELECT series_id, queue.scheduler, queue.name, gauge, counter, resource, part, divisor, \
+leads FROM queue_series ORDER BY ALL
+1 | LocalQueue | n/q | used | - | r | f | 1 | True
+2 | KAI | q | used | - | gpu |  | 1 | True
+3 | Kueue | q | - | evicted | - |  | 1 | False
+4 | Volcano | q | pending | - | - | inqueue | 1 | True
+5 | Volcano | q | used | - | r |  | 1000 | True
+
+= a waiting pod of a local queue is in the cluster queue of the other pods
+questions/queue/42_queue_pods
+
+series: series_id, source, cluster, metric, labels
+1, 's', 'c', 'kube_pod_labels', MAP {'uid': 'a', 'namespace': 'n', 'label_kueue_x_k8s_io_queue_name': 'q'}
+2, 's', 'c', 'kube_pod_labels', MAP {'uid': 'b', 'namespace': 'n', 'label_kueue_x_k8s_io_queue_name': 'q'}
+3, 's', 'c', 'kube_pod_labels', MAP {'uid': 'b', 'namespace': 'n', 'label_kueue_x_k8s_io_local_queue_name': 'q', \
+'label_kueue_x_k8s_io_cluster_queue_name': 'cq'}
+4, 's', 'c', 'kube_pod_labels', MAP {'uid': 'd', 'namespace': 'm', 'label_runai_queue': 'k', \
+'label_volcano_sh_queue_name': 'v'}
+5, 's', 'c', 'kube_pod_info', MAP {'uid': 'e', 'namespace': 'm', 'label_runai_queue': 'k'}
+->
+SELECT uid, queue.scheduler, queue.name FROM queue_pods ORDER BY ALL
+a | Kueue | cq
+a | LocalQueue | n/q
+b | Kueue | cq
+b | LocalQueue | n/q
+d | KAI | k
+d | Volcano | v
 
 = the peak usage of a queue is limited to the period
 questions/queue/50_sums
 params {"from_ms": 100, "to_ms": 400, "since_ms": 100, "half_life_ms": 100}
 
-queue_parts: cluster VARCHAR, cluster_queue VARCHAR, resource VARCHAR, from_ms BIGINT, to_ms BIGINT, quota DOUBLE, \
-used DOUBLE, pending DOUBLE
-'c', 'q', 'gpu', 0, 100, 8, 9, 5
-'c', 'q', 'gpu', 100, 200, 6, 4, 4
-'c', 'q', 'gpu', 200, 400, 6, 7, 1
+queue_parts: queue VARCHAR, resource VARCHAR, from_ms BIGINT, to_ms BIGINT, quota DOUBLE, used DOUBLE, pending DOUBLE
+'q', 'gpu', 0, 100, 8, 9, 5
+'q', 'gpu', 100, 200, 6, 4, 4
+'q', 'gpu', 200, 400, 6, 7, 1
 ->
 SELECT quota, used_average, used_p95, used_max, borrowed_max, pending_average, pending_max FROM queue_sums
 6 | 6 | 7 | 7 | 1 | 2 | 4
+
+= a request of half an hour costs the free gpus of that half hour
+questions/queue/48_waiting
+
+queue_models: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), gpu_model VARCHAR, share DOUBLE
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'M', 1
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 'M', 0.5
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 'N', 0.5
+{'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}, 'M', 1
+
+free_gpus: cluster VARCHAR, gpu_model VARCHAR, hour BIGINT, from_ms BIGINT, to_ms BIGINT, capacity DOUBLE, gpus DOUBLE, \
+free_price DOUBLE, held_price DOUBLE
+'c', 'M', 0, 0, 1800000, 8, 8, 2, 1
+'c', 'M', 0, 1800000, 3600000, 8, 3, 2, 1
+'c', 'N', 0, 0, 3600000, 1, 0, NULL, 4
+
+queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), from_ms BIGINT, to_ms BIGINT, \
+hour BIGINT, wanted DOUBLE
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 1800000, 3600000, 0, 4
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1800000, 3600000, 0, 2
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1800000, 2700000, 0, 2
+{'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}, 1800000, 3600000, 0, 2
+->
+SELECT queue.name, from_ms, to_ms, gpus, free, free_cost, held_price FROM waiting_gpus ORDER BY ALL
+a | 1800000 | 2700000 | 4 | 2 | 4 | 1
+a | 2700000 | 3600000 | 4 | 2.4 | 4.8 | 1
+b | 1800000 | 2700000 | 3 | 1 | 2 | 2.5
+b | 2700000 | 3600000 | 2 | 0.6 | 1.2 | 2.5
+n/q | 1800000 | 2700000 | 2 | 2 | 4 | 1
+n/q | 2700000 | 3600000 | 2 | 2 | 4 | 1
+
+= metrics of requests replace pods and slices are parts of gpus
+questions/queue/46_levels
+params {"from_ms": 1800000, "to_ms": 7200000, "clusters": ["c"]}
+after store/sql/filters
+
+allocations: cluster VARCHAR, resource VARCHAR, gpus DOUBLE, units DOUBLE
+'c', 'nvidia_com_mig_1g_5gb', 2, 14
+
+queue_models: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), gpu_model VARCHAR, share DOUBLE
+{'cluster': 'c', 'scheduler': 'KAI', 'name': 'leaf'}, 'M', 1
+
+queue_pods: cluster VARCHAR, uid VARCHAR, queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR)
+'c', 'p', {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}
+'c', 'p', {'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}
+
+pending_pods: cluster VARCHAR, uid VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIGINT
+'c', 'p', 3, 0, 9000000
+
+queue_parts: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), cohort VARCHAR, resource VARCHAR, \
+part VARCHAR, from_ms BIGINT, to_ms BIGINT, quota DOUBLE, used DOUBLE, wanted DOUBLE
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'nvidia.com/mig-1g.5gb', 'f', 0, 3600000, 14, 21, 7
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'gpu', 'one', 0, 3600000, 4, 4, NULL
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'g', 'gpu', 'two', 0, 3600000, 4, 0, NULL
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'alone'}, NULL, 'gpu', 'f', 0, 3600000, 4, 1, NULL
+{'cluster': 'c', 'scheduler': 'KAI', 'name': 'leaf'}, NULL, 'gpu', '', 0, 3600000, 4, NULL, NULL
+{'cluster': 'c', 'scheduler': 'KAI', 'name': 'parent'}, NULL, 'gpu', '', 0, 3600000, 4, 1, NULL
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, NULL, NULL, 'active', 0, 3600000, NULL, NULL, NULL
+->
+SELECT queue.name, from_ms, to_ms, hour, wanted, unused, pool IS NOT NULL, (SELECT count(DISTINCT pool) FROM queue_levels) \
+FROM queue_levels ORDER BY ALL
+a | 1800000 | 3600000 | 0 | 1 | -1 | True | 4
+a | 1800000 | 3600000 | 0 | - | 0 | True | 4
+a | 1800000 | 3600000 | 0 | - | 4 | True | 4
+alone | 1800000 | 3600000 | 0 | - | 3 | False | 4
+leaf | 1800000 | 3600000 | 0 | - | - | True | 4
+n/q | 1800000 | 3600000 | 0 | 3 | - | False | 4
+n/q | 3600000 | 7200000 | 1 | 3 | - | False | 4
+parent | 1800000 | 3600000 | 0 | - | 3 | False | 4
+
+= a free gpu costs no more than the available part of its hour
+questions/queue/44_free_gpus
+params {"from_ms": 0, "to_ms": 3600000}
+
+nodes: node_id UBIGINT, cluster VARCHAR, gpu_model VARCHAR, gpu_count DOUBLE, up_from_ms BIGINT, up_to_ms BIGINT
+1, 'c', 'M', 4, 0, 7200000
+2, 'c', 'N', 1, 0, 7200000
+
+allocations: allocation_id UBIGINT, cluster VARCHAR, node_id UBIGINT, gpus DOUBLE, held_from_ms BIGINT, \
+held_to_ms BIGINT
+1, 'c', 1, 2, 1800000, 9000000
+
+cost_runs: kind, from_ms, to_ms, hours, node_id, allocation_id, team, gpu_ms, unavailable_gpu_ms, cost, estimated_cost
+'unallocated', 0, 3600000, 1, 1, NULL, NULL, 10800000, 2700000, 10.8, 0
+'allocated', 0, 3600000, 1, 1, 1, 'x', 3600000, 0, 7.2, 0
+'unallocated', 0, 3600000, 1, 2, NULL, NULL, 3600000, 0, 3.6, 0
+->
+SELECT gpu_model, from_ms, to_ms, gpus, round(free_price * 1000000, 6), round(held_price * 1000000, \
+6) FROM free_gpus ORDER BY ALL
+M | 0 | 1800000 | 3 | 1 | 2
+M | 1800000 | 3600000 | 1.5 | 1 | 2
+N | 0 | 3600000 | 1 | 1 | 1
+
+= queues share quotas of a flavor with the queues of their cohort
+questions/queue/67_pairs
+params {"queues": []}
+after store/sql/filters
+
+waiting_gpus: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), from_ms BIGINT, to_ms BIGINT, \
+gpus DOUBLE, \
+free DOUBLE, free_cost DOUBLE, held_price DOUBLE
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 0, 3600000, 6, 2, 4, 1
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 0, 3600000, 6, 3, 6, 1
+
+queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), pool INT, from_ms BIGINT, to_ms BIGINT, \
+hour BIGINT, unused DOUBLE
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 1, 0, 3600000, 0, 1
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 2, 0, 3600000, 0, 0
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1, 0, 3600000, 0, 3
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 1, 0, 3600000, 0, -2
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 2, 0, 3600000, 0, 8
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'e'}, 3, 0, 3600000, 0, 9
+{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'f'}, NULL, 0, 3600000, 0, 9
+->
+cluster_queue other_queue quota gpu_hours cost
+a | d | idle | 1 | 7200000
+a | b | idle | 0.75 | 5400000
+b | a | idle | 0.75 | 5400000
+b | d | borrowed | 1.5 | 5400000
+a | d | borrowed | 0.5 | 1800000
 
 = a job of slurm is counted by partition qos and account
 questions/queue/70_slurm_waits

@@ -149,12 +149,26 @@ _REQUESTS = [*_read_selectors("requests", "requests", "uid"), *_claims("pod", "r
 _CLUSTER = [
     *_read_selectors("cluster", "cluster", "node"),
     *_claims("device", "cluster", "resourceclaim"),
-    *_read_selectors("kueue", "cluster", "cluster_queue"),
+    *_read_selectors("Kueue", "cluster", "cluster_queue"),
+    *_read_selectors("LocalQueue", "cluster", "name"),
+    *_read_selectors("KAI", "cluster", "queue_name"),
+    *_read_selectors("Volcano", "cluster", "queue_name"),
     *_read_selectors("interruptions", "cluster", "node_name"),
     *_read_selectors("health", "cluster", "UUID"),
 ]
 _HOSTS = _read_selectors("hosts", "hosts", "uid")
 _PODS = _read_selectors("pods", "pods", "uid")
+
+
+def queue_metrics() -> list[dict[str, str | None]]:
+    """The metrics of queues: scheduler, metric, and the meaning as a gauge or a counter."""
+    found = []
+    for scheduler in ("Kueue", "LocalQueue", "KAI", "Volcano"):
+        for item in _METRICS["selectors"][scheduler]:
+            meaning = {name: item.get(name) for name in ("metric", "gauge", "counter")}
+            found.append({"scheduler": scheduler, **meaning})
+    return found
+
 
 KSM = "kube-state-metrics"
 ALLOW = f"{KSM}: keep the metric in --metric-allowlist"

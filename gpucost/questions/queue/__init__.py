@@ -1,25 +1,40 @@
 """Waits for GPUs and fair shares."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from gpucost.errors import GpucostError
 from gpucost.options import Names, Option
 from gpucost.pipeline import read_attributed
-from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, queues, slurm
+from gpucost.questions.queue.waits import Queues, SlurmShare, SlurmWait, queues, slurm
 from gpucost.questions.request import ClusterRequest
+from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import table
-from gpucost.render.view import Document, Table, ValueColumn, count, figure, money, number, share, text
+from gpucost.render.view import (
+    Document,
+    Table,
+    Texts,
+    ValueColumn,
+    amount,
+    count,
+    figure,
+    money,
+    number,
+    share,
+    text,
+)
 
 
 def queue(
     request: ClusterRequest,
-    name: Annotated[Names, Option("Limit to this ClusterQueue; repeatable.", "NAME", flag="--queue")] = (),
+    name: Annotated[Names, Option("Limit to this queue; repeatable.", "NAME", flag="--queue")] = (),
 ) -> Document:
-    """Show waits for GPUs and fair shares: Kueue's ClusterQueues, and Slurm's partitions and accounts.
+    """Show waits for GPUs, their cost, and fair shares in queues.
 
-    Kueue: quota and use of ClusterQueues, borrowing, and waits of workloads. Fair share compares, over the last 7
-    days of the period, a queue's share of its cohort's quota with its share of the use; use counts half for every 2
-    days of age. docs/kueue.md has the formulas.
+    Kueue, KAI and Volcano: quota and use of queues, borrowing, waits and evictions of workloads. Waiting cost is
+    the cost of GPUs that were unallocated, or that others borrowed, while requests were pending. Fair share
+    compares, over the last 7 days of the period, a ClusterQueue's share of its cohort's quota with its share of the
+    use; use counts half for every 2 days of age. docs/kueue.md has the formulas.
 
     Slurm: waits of jobs by partition, QOS and account, their cost, the cost lost to preemption, and fair share from
     sshare next to cost. docs/slurm.md has the details.
@@ -33,38 +48,42 @@ def queue(
       gpucost queue --month 2026-10 --queue research --format json
     """
     period = request.period
-    with request.store.read() as con:
-        found = queues(con, period, request.clusters, name or ())
-    waits: list[SlurmWait] = []
-    shares: list[SlurmShare] = []
-    if not name:
-        waits, shares = read_attributed(
-            request.settings, request.store, lambda con: slurm(con, period, request.clusters), period
-        )
+
+    def read(con: DuckDBPyConnection) -> Queues:
+        jobs = (None, None) if name else slurm(con, period, request.clusters)
+        return Queues(period, *queues(con, period, request.clusters, name), *jobs)
+
+    answer = read_attributed(request.settings, request.store, read, period)
+    found, waits, shares = answer.queues, answer.slurm_waits or [], answer.slurm_shares or []
     if not found and not waits:
-        what = "no such ClusterQueue" if name or request.clusters else "no ClusterQueues"
+        what = "no such queue" if name or request.clusters else "no queues"
         raise GpucostError(
-            f"Kueue reported {what} in {request.period_name}",
-            "let Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
-            "lists the metrics",
+            f"Kueue, KAI and Volcano reported {what} in {request.period_name}",
+            "let Prometheus scrape the scheduler, and run gpucost collect prometheus; docs/kueue.md lists the metrics",
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()
     return Document(
-        title=f"{'Queues' if waits else 'ClusterQueues'}: {request.period_name}",
+        title=f"Queues: {request.period_name}",
         currency=request.settings.currency,
-        sections=(*_of_kueue(found, cluster), *_of_jobs(waits, cluster), *_of_shares(shares, cluster)),
+        sections=(
+            *_of_queues(answer, cluster),
+            *_of_jobs(waits, cluster),
+            *_of_shares(shares, cluster),
+            *([Texts("Not exported", tuple(answer.missing))] if answer.missing else ()),
+        ),
         name="queue",
-        data=Queues(period, found, waits or None, shares or None),
+        data=replace(answer, slurm_waits=waits or None, slurm_shares=shares or None),
         flat=table(found or waits),
     )
 
 
-def _of_kueue(queues: list[Queue], cluster: tuple[ValueColumn, ...]) -> list[Table]:
-    """Quota, use and waits of ClusterQueues."""
+def _of_queues(answer: Queues, cluster: tuple[ValueColumn, ...]) -> list[Table]:
+    """Quota, use and waits of queues; the cost of waits, evictions, and pairs of queues."""
+    scheduler = (text("scheduler"),) if {row.scheduler for row in answer.queues} != {"Kueue"} else ()
+    queue = (*cluster, *scheduler, text("cluster_queue", "Queue"))
     columns = (
-        *cluster,
-        text("cluster_queue", "Queue"),
+        *queue,
         text("cohort", weight=2),
         text("resource", weight=1),
         number("quota"),
@@ -82,10 +101,35 @@ def _of_kueue(queues: list[Queue], cluster: tuple[ValueColumn, ...]) -> list[Tab
         _time("wait_mean_seconds", "Wait"),
         _time("wait_p50_seconds", "Wait p50", weight=3),
         _time("wait_p95_seconds", "Wait p95", weight=2),
-        share("share_of_quota", "Share of quota", decimals=0),
-        share("share_of_use", "Share of use", decimals=0),
+        share("share_of_quota", "Share of quota", decimals=0, weight=len(queue) - 1),
+        share("share_of_use", "Share of use", decimals=0, weight=len(queue) - 1),
     )
-    return [Table.of("Quota, use and waits", queues, columns, note=_OF_QUEUES)] if queues else []
+    waiting = (
+        *queue,
+        amount("pending_gpu_hours", "Pending GPU-hours"),
+        text("pending_source", "From", weight=2),
+        money("waiting_unallocated_cost", "Unallocated"),
+        money("waiting_borrowed_cost", "Borrowed"),
+        money("waiting_cost", "Waiting cost"),
+    )
+    evictions = (*queue, text("reason"), count("workloads"))
+    pairs = (
+        *queue,
+        text("other_queue"),
+        text("quota", "Its quota"),
+        amount("gpu_hours", "GPU-hours"),
+        money("cost"),
+    )
+    waited = {
+        (row.cluster, row.scheduler, row.cluster_queue): row for row in answer.queues if row.pending_gpu_hours
+    }
+    tables = (
+        ("Quota, use and waits", answer.queues, columns, _OF_QUEUES),
+        ("Cost of waiting", list(waited.values()), waiting, _OF_WAITING),
+        ("Queues that waited while others had quota", answer.pairs, pairs, _OF_PAIRS),
+        ("Evictions", answer.evictions, evictions, None),
+    )
+    return [Table.of(title, rows, heads, note=note) for title, rows, heads, note in tables if rows]
 
 
 def _of_jobs(waits: list[SlurmWait], cluster: tuple[ValueColumn, ...]) -> list[Table]:
@@ -131,6 +175,15 @@ _OF_QUEUES = (
     "Averages are over the period, in units of the resource. Wait: from creation to admission. Shares: of "
     "the cohort's quota, and of its use in the last 7 days; use counts half for every 2 days of age. "
     "A queue whose share of use is above its share of quota borrows from others."
+)
+_OF_WAITING = (
+    "Pending GPU-hours: GPUs of requests x their wait, from the scheduler's metrics or from pods with the queue's "
+    "label. Unallocated and borrowed: the cost of GPUs of the same model that were free, or that other queues of "
+    "the cohort borrowed of the queue's unused quota, meanwhile. A GPU counts once; LocalQueues repeat their ClusterQueue."
+)
+_OF_PAIRS = (
+    "Idle: the other queue did not use its quota, and GPUs were unallocated. Borrowed: it used more than its quota, "
+    "and the waiting queue less."
 )
 _OF_JOBS = (
     "Wait: from submission to start. Wait once eligible: without the time that dependencies and limits "

@@ -1,29 +1,36 @@
-"""Waits, use and fair shares of Kueue's ClusterQueues (docs/kueue.md) and Slurm (docs/slurm.md)."""
+"""Waits, use, cost and fair shares of queues: Kueue, KAI and Volcano (docs/kueue.md), and Slurm (docs/slurm.md)."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from gpucost.collect.prometheus.queries import queue_metrics
 from gpucost.engine import answer_rows, run_stage
 from gpucost.periods import MS_PER_DAY, Period
-from gpucost.records import DuckDBPyConnection, frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
 
 
 @frozen_dataclass
 class Queue:
-    """One ClusterQueue and GPU resource, in units of the resource (GPUs, slices).
+    """One queue and GPU resource, in units of the resource (GPUs, slices).
 
-    Averages are over the time with known values. None: Kueue did not report it (quotas and use need
-    `enableClusterQueueResources`). `borrowing_limit` is also None if borrowing is unlimited: then
-    `is_borrowing_unlimited` is true. `recent_*` are for the last 7 days of the period, halved for every 2 days of
-    age; shares (0-1) are of the queue's cohort, or of all queues without a cohort. Waits are from creation to
-    admission; quantiles are from a histogram. Figures of the whole queue (pending, waits) are in each of its rows.
+    `scheduler` is Kueue, LocalQueue (of Kueue, named namespace/name), KAI or Volcano. Averages are over the time with
+    known values. None: the scheduler did not report it (Kueue's quotas and use need `enableClusterQueueResources`).
+    `borrowing_limit` is also None if borrowing is unlimited: then `is_borrowing_unlimited` is true. `recent_*` are
+    for the last 7 days of the period, halved for every 2 days of age; shares (0-1) are of the queue's cohort, or of
+    all ClusterQueues without a cohort. Waits are from creation to admission; quantiles are from a histogram.
+
+    `pending_gpu_hours` are from the scheduler (`pending_source` "metrics") or from pods with the queue's label
+    ("pods"). `waiting_cost` is the cost of unallocated and of borrowed GPUs; if it is None, `waiting_missing` has
+    the reason. Figures of the whole queue (pending, waits and their cost) are in each of its rows.
     """
 
     cluster: str
+    scheduler: str
     cluster_queue: str
     cohort: str | None
     resource: str | None
@@ -45,6 +52,36 @@ class Queue:
     wait_mean_seconds: float | None
     wait_p50_seconds: float | None
     wait_p95_seconds: float | None
+    pending_gpu_hours: float | None
+    pending_source: str | None
+    waiting_unallocated_cost: Decimal | None
+    waiting_borrowed_cost: Decimal | None
+    waiting_cost: Decimal | None
+    waiting_missing: str | None
+
+
+@frozen_dataclass
+class Eviction:
+    """Workloads that Kueue evicted from a queue, by reason."""
+
+    cluster: str
+    scheduler: str
+    cluster_queue: str
+    reason: str
+    workloads: float
+
+
+@frozen_dataclass
+class QueuePair:
+    """A queue that waited while another queue of its cohort had idle or borrowed quota (`quota`)."""
+
+    cluster: str
+    scheduler: str
+    cluster_queue: str
+    other_queue: str
+    quota: str
+    gpu_hours: float
+    cost: Decimal
 
 
 @frozen_dataclass
@@ -93,6 +130,9 @@ class Queues(Shape):
 
     period: Period
     queues: list[Queue]
+    evictions: list[Eviction]
+    pairs: list[QueuePair]
+    missing: list[str]
     slurm_waits: list[SlurmWait] | None = None
     slurm_shares: list[SlurmShare] | None = None
 
@@ -103,37 +143,87 @@ _HALF_LIFE_MS = 2 * MS_PER_DAY
 _SLURM_HALF_LIFE_MS = 7 * MS_PER_DAY
 
 
-# One row per (cluster, queue, resource, part) and moment at which one of its gauges begins or ends, and the next one.
+_PACKAGE = "gpucost.questions.queue"
+# One row per (queue, resource, part) and moment at which one of its gauges begins or ends, and the next one.
 # A table, like every left side of an ASOF join.
 _EDGES = """
 CREATE OR REPLACE TEMP TABLE queue_edges AS
-SELECT *, lead(at_ms) OVER (PARTITION BY cluster, cluster_queue, resource, part ORDER BY at_ms) AS next_ms
+SELECT *, lead(at_ms) OVER (PARTITION BY queue, resource, part ORDER BY at_ms) AS next_ms
 FROM (
-    SELECT cluster, cluster_queue, resource, part, from_ms AS at_ms FROM queue_runs
+    SELECT queue, resource, part, from_ms AS at_ms FROM queue_runs
     UNION
-    SELECT cluster, cluster_queue, resource, part, to_ms FROM queue_runs
+    SELECT queue, resource, part, to_ms FROM queue_runs
 )
 QUALIFY next_ms IS NOT NULL"""
 
 
 def queues(
     con: DuckDBPyConnection, period: Period, clusters: Sequence[str] = (), names: Sequence[str] = ()
-) -> list[Queue]:
-    """Every ClusterQueue with metrics in the period, the fullest first. Works on a read-only connection."""
+) -> tuple[list[Queue], list[Eviction], list[QueuePair], list[str]]:
+    """Every queue with metrics or pending pods in the period, the fullest first; evictions; pairs of queues; metrics
+    that are not exported, and the figures that are unknown.
+
+    Works on a read-only connection. Costs need attributed tables.
+    """
     since = period.end_ms - _RECENT_MS
     span = period.bounds
-    filters = {"clusters": list(clusters), "queues": list(names)}
+    in_clusters, filters = {"clusters": list(clusters)}, {"queues": list(names)}
     sqlfiles.run(con, "filters")
-    run_stage(
-        con, "gpucost.questions.queue", "10_runs", span | filters | {"from_ms": min(since, period.start_ms)}
-    )
+    run_stage(con, _PACKAGE, "05_series", {"metrics": queue_metrics()} | in_clusters)
+    run_stage(con, _PACKAGE, "10_runs", span | {"from_ms": min(since, period.start_ms)})
     con.execute(_EDGES)
-    run_stage(con, "gpucost.questions.queue", "30_parts")
-    run_stage(
-        con, "gpucost.questions.queue", "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS}
+    run_stage(con, _PACKAGE, "30_parts")
+    run_stage(con, _PACKAGE, "40_rises", span)
+    run_stage(con, _PACKAGE, "42_queue_pods")
+    run_stage(con, _PACKAGE, "44_free_gpus", span)
+    run_stage(con, _PACKAGE, "46_levels", span | in_clusters)
+    run_stage(con, _PACKAGE, "48_waiting")
+    run_stage(con, _PACKAGE, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
+    pairs = [QueuePair(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "67_pairs", filters)]
+    borrowed: defaultdict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
+    for pair in pairs:
+        if pair.quota == "borrowed":
+            borrowed[pair.cluster, pair.scheduler, pair.cluster_queue] += pair.cost
+    rows = answer_rows(con, _PACKAGE, "60_queues", filters | {"from_ms": period.start_ms})
+    found = []
+    for row in rows:
+        borrowed_cost = borrowed[row["cluster"], row["scheduler"], row["cluster_queue"]]
+        found.append(Queue(**_rounded(_with_waits(_with_cost(row, borrowed_cost)))))
+    evictions = [Eviction(**row) for row in answer_rows(con, _PACKAGE, "65_evictions", filters)]
+    return found, evictions, pairs, [*_not_exported(con), *_unknown(found)]
+
+
+_SEEN = "SELECT DISTINCT queue.scheduler, coalesce(gauge, counter) FROM queue_series"
+_NEEDED = {
+    (
+        "Kueue",
+        "quota",
+    ): "Kueue: quotas and use; set metrics.enableClusterQueueResources: true in its configuration",
+    ("Kueue", "wanted"): "Kueue: GPUs of pending workloads; versions from 0.18 export them",
+    ("Kueue", "evicted"): "Kueue: evictions; the counter appears with the first one",
+    ("KAI", "wanted"): "KAI: pending workloads and evictions by queue",
+    ("Volcano", "evicted"): "Volcano: evictions by queue",
+}
+
+
+def _not_exported(con: DuckDBPyConnection) -> list[str]:
+    seen = set(con.execute(_SEEN).fetchall())
+    schedulers = {scheduler for scheduler, _ in seen}
+    return [
+        text for (name, gauge), text in _NEEDED.items() if name in schedulers and (name, gauge) not in seen
+    ]
+
+
+def _unknown(found: list[Queue]) -> list[str]:
+    """The queues without a waiting cost, by reason."""
+    names = grouped(
+        (row.waiting_missing, row.cluster_queue) for row in found if row.pending_gpu_hours or row.pending_max
     )
-    rows = answer_rows(con, "gpucost.questions.queue", "60_queues", span | filters)
-    return [Queue(**_rounded(_with_waits(row))) for row in rows]
+    return [
+        f"waiting cost of {', '.join(dict.fromkeys(each))}: {reason}"
+        for reason, each in names.items()
+        if reason not in (None, _LOCAL)
+    ]
 
 
 def slurm(
@@ -145,11 +235,43 @@ def slurm(
     """
     sqlfiles.run(con, "filters")
     parameters = period.bounds | {"clusters": list(clusters)}
-    waits = answer_rows(con, "gpucost.questions.queue", "70_slurm_waits", parameters)
-    shares = answer_rows(
-        con, "gpucost.questions.queue", "80_slurm_shares", parameters | {"half_life_ms": _SLURM_HALF_LIFE_MS}
-    )
+    waits = answer_rows(con, _PACKAGE, "70_slurm_waits", parameters)
+    shares = answer_rows(con, _PACKAGE, "80_slurm_shares", parameters | {"half_life_ms": _SLURM_HALF_LIFE_MS})
     return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
+
+
+# Reasons why the waiting cost of a queue is unknown.
+_NO_REQUESTS = "no metric and no pending pod with the queue's label has the requested GPUs"
+_NO_MODEL = "no pod with the queue's label held GPUs, so their model and price are unknown"
+_NO_QUOTA = "neither quota nor use is exported, so borrowed GPUs are unknown"
+_LOCAL = "a LocalQueue has no quota; its ClusterQueue has the cost"
+
+
+def _with_cost(row: dict[str, Any], borrowed: Decimal) -> dict[str, Any]:
+    """The row with its waiting cost, or with the reason why it is unknown."""
+    hours = row["pending_gpu_hours"]
+    source = "metrics" if row.pop("is_exported") and hours is not None else "pods"
+    unallocated = row.pop("unallocated_cost")
+    has_models, has_quota = row.pop("has_models"), row.pop("has_quota")
+    if hours is None and has_models and not row["pending_max"]:
+        hours = 0.0
+    missing = None
+    if hours is None:
+        missing = _NO_REQUESTS
+    elif hours and not has_models:
+        missing = _NO_MODEL
+    elif hours and not has_quota:
+        missing = _LOCAL if row["scheduler"] == "LocalQueue" else _NO_QUOTA
+    is_priced = missing not in (_NO_REQUESTS, _NO_MODEL)
+    free = (unallocated or Decimal(0)) if is_priced else None
+    return row | {
+        "pending_gpu_hours": hours,
+        "pending_source": None if hours is None else source,
+        "waiting_unallocated_cost": free,
+        "waiting_borrowed_cost": None if missing else borrowed,
+        "waiting_cost": None if missing or free is None else free + borrowed,
+        "waiting_missing": missing,
+    }
 
 
 def _with_waits(row: dict[str, Any]) -> dict[str, Any]:

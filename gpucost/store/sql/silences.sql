@@ -25,7 +25,7 @@ device_series AS (
     LEFT JOIN (SELECT DISTINCT cluster, labels['node'] AS node FROM series WHERE metric = 'kube_node_info') AS n
         ON n.cluster = s.cluster
         AND n.node = coalesce(s.labels['node'], s.labels['kubernetes_node'], s.labels['node_name'], s.labels['Hostname'], s.labels['hostname'])
-    WHERE s.source = $source AND NOT starts_with(s.metric, 'kube_') AND NOT starts_with(s.metric, 'kueue_') AND s.metric NOT IN ('node_boot_time_seconds', 'nvidia_smi_gpu_info')
+    WHERE s.source = $source AND NOT regexp_matches(s.metric, '^(kube|kueue|kai|volcano)_') AND s.metric NOT IN ('node_boot_time_seconds', 'nvidia_smi_gpu_info')
 ),
 devices AS (
     SELECT device, any_value(cluster) AS cluster, any_value(node) AS node FROM device_series GROUP BY device
