@@ -158,15 +158,18 @@ def _are_numbers(columns: Sequence[str], rows: Rows) -> list[bool]:
 GAP = 2
 _NARROWEST_TEXT = 10
 _SHORT_WORD = 16
+# of a text with words that are broken anywhere
+_NARROWEST = 6
 _PIECE = r"[^-/._\s]*[-/._]|[^-/._\s]+"
 
 
 class TableFit:
     """A table's columns, and how they share a line.
 
-    Columns of weight 0 always stay. The others are added if they fit, lighter ones first, and columns of one group
-    together. Texts are broken between words to fit columns of weight 1, but not to fit heavier ones. Columns of figures
-    are never broken.
+    Columns of weight 0 stay if any width of texts allows it; otherwise figures are left out, then texts, money last; the
+    first column stays. The others are added if they fit, lighter ones first, and columns of one group
+    together. Texts are broken between words to fit columns of weight 1, but not to fit heavier ones. Figures are never
+    broken, titles of their columns between words.
     """
 
     def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:
@@ -190,6 +193,14 @@ class TableFit:
             }
             for pattern in (r"\S+", _PIECE)
         ]
+        self._floors.append(
+            {
+                index: min(_NARROWEST, self.natural[index])
+                if index in self.names
+                else max(longest(index, ".+"), *map(cell_len, title.split(" ")))
+                for index, title in enumerate(titles)
+            }
+        )
         # The floors limit how far texts of a line are narrowed, whole words first. `_short` is the least width that a
         # column of weight 1 is kept for: one long word may be broken (a name of 40 characters), and the line's other
         # texts are not narrowed.
@@ -210,14 +221,26 @@ class TableFit:
                 and sum_of(self._short if column.weight == 1 else self.natural, [*found, *together]) <= room
             ):
                 found += together
-        return sorted(found)
+        least = [self._floors[-1][index] for index in range(len(self.columns))]
+        first, *others = sorted(found)
+        for index in sorted(others, key=self._importance):
+            if sum_of(least, [first, *others]) > room:
+                others.remove(index)
+        return [first, *others]
+
+    def _importance(self, index: int) -> tuple[bool, bool, int]:
+        """A key by which columns are left out: figures, texts, then money, the last column of each first."""
+        return self.columns[index].unit == "money", index in self.names, -index
 
     def widths(self, visible: Sequence[int], room: int) -> list[int]:
-        """The width of each column: texts are narrowed evenly, first between words, then after - / . or _ in them."""
+        """The width of each column: texts are narrowed evenly, first between words, then after - / . or _ in them.
+
+        If that does not suffice, titles of figures are broken between words, and texts anywhere.
+        """
         widths = list(self.natural)
         for floors in self._floors:
             for _ in range(sum_of(widths, visible) - room):
-                wide = [index for index in self.names if index in visible and widths[index] > floors[index]]
+                wide = [index for index in floors if index in visible and widths[index] > floors[index]]
                 if wide:
                     widths[max(wide, key=lambda index: widths[index])] -= 1
         return widths

@@ -11,15 +11,19 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from gpucost.cli.app import app
+from gpucost.render import terminal
+from gpucost.render.rows import TableFit, sum_of
+from gpucost.render.view import Column
 from gpucost.texts import in_markdown
 from tests.asked_once import ask_findings_once
 from tests.frozen.commands import (
@@ -161,6 +165,28 @@ def check(text: str, golden: Path) -> None:
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
+
+
+class FitAtEveryWidth(TableFit):
+    """Checks each displayed table at 60 to 200 columns: no figure is split, and money stays as long as it can."""
+
+    def __init__(self, columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:
+        super().__init__(columns, texts)
+        for room in (58, 78, 98, 198):
+            visible = self.visible_columns(room)
+            widths = self.widths(visible, room)
+            assert sum_of(widths, visible) <= room or len(visible) == 1
+            for index in visible:
+                if index not in self.names:
+                    assert widths[index] >= max(cell_len(row[index]) for row in texts)
+            missing = {index for index, column in enumerate(columns) if column.weight == 0} - {*visible}
+            if any(columns[index].unit == "money" for index in missing):
+                assert not [index for index in visible[1:] if columns[index].unit != "money"]
+
+
+@pytest.fixture(autouse=True)
+def at_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "TableFit", FitAtEveryWidth)
 
 
 @pytest.mark.parametrize(
