@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -127,12 +128,18 @@ class Call(Request):
         """Write the answer to -o or stdout. Raises GpucostError if writing fails."""
         write_output(text, self.target)
 
+    @property
+    def width(self) -> int | None:
+        """The width of the terminal; None if the answer goes elsewhere."""
+        is_shown = self.target is None and sys.stdout.isatty()
+        return shutil.get_terminal_size().columns if is_shown else None
+
     def write_rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Write rows in the format of --format or -o. Raises UsageError for Parquet without -o."""
         if self.row_format is RowFormat.parquet:
             write_parquet(functools.partial(save_parquet, columns, rows), self.target)
         else:
-            self.write(render_rows(columns, rows, self.row_format))
+            self.write(render_rows(columns, rows, self.row_format, self.width))
 
     def answer(self, answer: Answer) -> None:
         """Write the answer in the format of --format or -o, with a note about the file.

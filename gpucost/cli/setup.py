@@ -324,13 +324,13 @@ def store_info(call: BriefCall) -> None:
         f"content  {answer.samples:,} activity samples in hour blocks, {answer.states:,} runs of constant state\n\n"
     )
     if answer.sources:
-        text += render_rows(*table(answer.sources), RowFormat.table)
+        text += render_rows(*table(answer.sources), RowFormat.table, call.width)
     else:
         text += "the store is empty: run gpucost collect prometheus\n"
     if answer.dropped:
-        text += "\ndropped as invalid:\n" + render_rows(*table(answer.dropped), RowFormat.table)
+        text += "\ndropped as invalid:\n" + render_rows(*table(answer.dropped), RowFormat.table, call.width)
     if call.verbose:
-        text += "\n" + render_rows(*table(answer.tables), RowFormat.table)
+        text += "\n" + render_rows(*table(answer.tables), RowFormat.table, call.width)
     call.write(text)
 
 

@@ -34,13 +34,15 @@ Rows = Sequence[Sequence[Any]]
 FLAT = (RowFormat.csv, RowFormat.parquet)
 
 
-def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat) -> str:
-    """The rows as text: in any format but Parquet."""
+def render_rows(columns: Sequence[str], rows: Rows, format: RowFormat, width: int | None = None) -> str:
+    """The rows as text: in any format but Parquet. A table fits `width`; the others have every column."""
     if format is RowFormat.json:
         named = [dict(zip(columns, map(plain_value, row), strict=True)) for row in rows]
         return readable_json(named, indent=2) + "\n"
-    renderers = {RowFormat.table: _table, RowFormat.markdown: _markdown, RowFormat.csv: _csv}
-    return renderers[format](list(map(as_text, columns)), rows)
+    names = list(map(as_text, columns))
+    if format is RowFormat.table:
+        return _table(names, rows, width)
+    return _markdown(names, rows) if format is RowFormat.markdown else _csv(names, rows)
 
 
 def save_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
@@ -82,16 +84,30 @@ def _column_type(values: Sequence[Any]) -> str:
     return "DATE" if kinds == {date} else "VARCHAR"
 
 
-def _table(columns: Sequence[str], rows: Rows) -> str:
+def _table(columns: Sequence[str], rows: Rows, width: int | None) -> str:
+    from gpucost.render.view import Column
+
     cells = [[as_text(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    sides = [">" if right else "<" for right in _are_numbers(columns, rows)]
-    lines = (
-        "  ".join(
-            f"{text:{side}{width}}" for text, side, width in zip(line, sides, widths, strict=True)
-        ).rstrip()
-        for line in (columns, ["-" * width for width in widths], *cells)
-    )
+    numbers = _are_numbers(columns, rows)
+    kinds = [
+        Column(name, "hours" if numbers[index] else "text", weight=min(index, 1))
+        for index, name in enumerate(columns)
+    ]
+    fit = TableFit(kinds, cells)
+    room = width or sum_of(fit.natural, range(len(columns)))
+    visible = fit.visible_columns(room)
+    widths = fit.widths(visible, room)
+    lines = []
+    for row in (columns, ["-" * width for width in widths], *cells):
+        parts = {index: folded(row[index], widths[index]) for index in visible}
+        for at in range(max(map(len, parts.values()))):
+            line = [
+                f"{part[at] if at < len(part) else '':{'>' if numbers[index] else '<'}{widths[index]}}"
+                for index, part in parts.items()
+            ]
+            lines.append("  ".join(line).rstrip())
+    if left_out := [name for index, name in enumerate(columns) if index not in visible]:
+        lines += ["", f"{len(left_out)} columns left out to fit the width; other formats have all"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -252,9 +268,11 @@ def sum_of(widths: Sequence[int], visible: Sequence[int]) -> int:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Lines of at most `width`, broken between words, and longer words after - / . or _."""
+    """Lines of at most `width`, broken between words, in longer words after - / . or _, and otherwise anywhere."""
     from rich.cells import cell_len
 
+    if cell_len(text) <= width:
+        return [text]
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
@@ -266,5 +284,8 @@ def folded(text: str, width: int) -> list[str]:
         for piece in [word] if cell_len(word) <= width else re.findall(_PIECE, word):
             if lines[-1] and cell_len(lines[-1] + piece) > width:
                 lines.append("")
+            while cell_len(piece) > width:
+                lines[-1:] = [piece[:width], ""]
+                piece = piece[width:]
             lines[-1] += piece
     return lines

@@ -1,5 +1,6 @@
 """Prices of GPUs by place."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from enum import StrEnum
@@ -98,6 +99,17 @@ def _prices_of(answer: PricesAnswer) -> list[ListedPrice]:
     return [price for model in models for price in model.values() if isinstance(price, ListedPrice)]
 
 
+_BEST = 15
+
+
+def _best_first(prices: list[ListedPrice], columns: Sequence[ValueColumn]) -> tuple[Table, ...]:
+    """The cheapest prices that are not stale, and the others."""
+    best = [price for price in prices if not price.is_stale][:_BEST]
+    others = [price for price in prices if price not in best]
+    tables = Table.of("Best recent prices", best, columns), Table.of("More prices", others, columns)
+    return tuple(each for each in tables if each.lines)
+
+
 def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Document:
     """Prices as a page: one name with all columns, or all GPU models, each with its cheapest place."""
 
@@ -142,7 +154,9 @@ def _listing_document(answer: PricesAnswer, prices: list[ListedPrice]) -> Docume
         title=title,
         subtitle=f"list prices and the newest spot prices, {answer.today}",
         currency=answer.currency,
-        sections=(Table.of("Prices", prices, columns),),
+        sections=_best_first(prices, columns)
+        if isinstance(answer, Listing)
+        else (Table.of("Prices", prices, columns),),
         name="prices",
         data=answer,
         flat=table(prices),
