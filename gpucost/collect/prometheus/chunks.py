@@ -141,8 +141,8 @@ def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_
     pattern = chunk = np.arange(len(start))
     if is_shared:
         keys = map(add, bits.texts(start, value_at), bits.texts(value_at + _VALUE_BYTES, end))
-        pattern, _ = numbered(keys)
-        _, chunk = np.unique(pattern, return_index=True)
+        pattern = numbered(keys)[0]
+        chunk = np.unique(pattern, return_index=True)[1]
     patterns = _patterns(bits, start[chunk], value_at[chunk], end[chunk], most_samples)
     return Chunks(pattern, bits.words(value_at), *patterns)
 
@@ -157,15 +157,14 @@ def _patterns(
         raise Garbled("the answer contains a chunk with too many samples")
     if count.sum() > most_samples:
         raise TooMuch("the answer contains too many samples")
-    zigzag, _ = bits.varints(start + 2)
-    first_distance, after = bits.varints(value_at + _VALUE_BYTES)
     bounds = np.append(0, np.cumsum(count))
     ts_ms, changes = np.empty(bounds[-1], np.int64), np.empty(bounds[-1], np.uint64)
     # The state of all chunks after the same number of samples, the longest chunks first.
     order = np.argsort(-count, kind="stable")
     place, count, last = bounds[order], count[order], end[order] * 8
-    bit, distance = after[order] * 8, first_distance.view(np.int64)[order]
-    zigzag = zigzag[order]
+    zigzag = bits.varints(start[order] + 2)[0]
+    first_distance, after = bits.varints(value_at[order] + _VALUE_BYTES)
+    bit, distance = after * 8, first_distance.view(np.int64)
     time = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
     change, window = np.zeros(len(order), np.uint64), np.full((2, len(order)), [[0], [64]], np.uint64)
     for nth, chunks in enumerate(np.searchsorted(-count, -np.arange(count.max(initial=0))).tolist()):
@@ -206,8 +205,8 @@ def _read_values(bits: Bits, bit: Integers, word: Words, change: Words, window: 
     A window is a number of leading zeros and a number of bits.
     """
     is_changed, is_new = word >> np.uint64(63) == 1, word >> np.uint64(62) == 3
-    bit += 1
     if not is_changed.any():
+        bit += 1
         return
     np.copyto(window, word >> _WINDOW_AT & _WINDOW_MASK, where=is_new)
     lead, size = window
@@ -217,6 +216,6 @@ def _read_values(bits: Bits, bit: Integers, word: Words, change: Words, window: 
     before = np.where(is_new, np.uint64(13), np.uint64(2))
     used = is_changed * (before + size)
     # The word has 63 valid bits.
-    found = word << before if used.max() <= 63 else bits.from_bit(bit - 1 + before.view(np.int64))
+    found = word << before if used.max() <= 63 else bits.from_bit(bit + before.view(np.int64))
     change ^= is_changed * (found >> np.uint64(64) - size << np.uint64(64) - lead - size)
-    bit += np.maximum(used.view(np.int64) - 1, 0)
+    bit += np.maximum(used.view(np.int64), 1)

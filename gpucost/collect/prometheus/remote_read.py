@@ -126,9 +126,8 @@ def _uncompressed(data: bytes) -> bytes:
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a byte, and the byte after it."""
-    number = data[at]
-    if number < 128:  # nearly always
-        return number, at + 1
+    if data[at] < 128:  # nearly always
+        return data[at], at + 1
     number = 0
     for shift in range(0, 70, 7):
         octet = data[at]
