@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 5
 # On smaller stores, threads cost more than they save.
-_SMALL_BYTES = 16 * 2**20
+_SMALL_BYTES = 32 * 2**20
 T = TypeVar("T")
 
 

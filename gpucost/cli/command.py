@@ -63,8 +63,6 @@ BriefFormat = Literal["table", "json"]
 # FOCUS versions of files.
 FocusVersion = Literal["1.2", "1.3"]
 
-INTERRUPTED = 130
-BROKEN_PIPE = 141
 # Width of the text next to a bar; a narrower terminal shows only the bar and its percentage.
 _WORDS = 80
 
@@ -331,13 +329,13 @@ def handle_errors(*, verbose: bool, quiet: bool) -> Iterator[None]:
     except BrokenPipeError:
         # `gpucost … | head`: end quietly
         drop_stdout()
-        raise typer.Exit(BROKEN_PIPE) from None
+        raise typer.Exit(141) from None  # as shells report SIGPIPE
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except (Exception, KeyboardInterrupt) as error:
         if _is_interrupt(error):
             print_error("interrupted; data saved earlier is kept", None)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(130) from None  # as shells report Ctrl-C
         if verbose and not isinstance(error, GpucostError):
             import traceback
 

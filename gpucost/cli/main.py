@@ -1,13 +1,14 @@
 """The entry point: handle Ctrl-C and closed streams before any other import."""
 
+import gc
 import os
 import sys
-
-_INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point of the console script `gpucost`."""
+    # Most objects live until the command ends: rare searches for garbage save a tenth of its time.
+    gc.set_threshold(100_000)
     try:
         _open_missing_streams()
         # pydantic would search every installed package for plugins; our settings need none
@@ -24,7 +25,7 @@ def main() -> None:
             sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
-        sys.exit(_INTERRUPTED)
+        sys.exit(130)  # as shells report Ctrl-C
 
 
 def _open_missing_streams() -> None:

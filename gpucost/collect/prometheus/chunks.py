@@ -7,7 +7,10 @@ Source: tsdb/docs/format/chunks.md and tsdb/chunkenc/xor.go of prometheus/promet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from itertools import count
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +18,7 @@ from gpucost.collect.base import TooMuch
 from gpucost.collect.prometheus.parse import Garbled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from gpucost.periods import Span
 
     Octets = NDArray[np.uint8]
+
+K = TypeVar("K")
 
 # Zero bytes after the data: the decoder reads whole words, before it checks that they belong to a chunk.
 _PADDING = bytes(48)
@@ -33,6 +38,8 @@ _MOST_FIELDS = 1 << 16
 # By the first four bits of a changed distance: the length of this prefix, and of the number after it.
 _PREFIX = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4] * 2)
 _LENGTH = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64])
+# The position and the bits of a new window's two numbers in a word.
+_WINDOW_AT, _WINDOW_MASK = np.array([[57], [51]], np.uint64), np.array([[31], [63]], np.uint64)
 
 
 class Chunks(NamedTuple):
@@ -57,6 +64,12 @@ class Chunks(NamedTuple):
         return self._replace(bounds=bounds, ts_ms=self.ts_ms[keep], changes=self.changes[keep])
 
 
+def numbered(keys: Iterable[K]) -> tuple[Integers, list[K]]:
+    """The number of each key, and the different keys in this order."""
+    numbers: defaultdict[K, int] = defaultdict(count().__next__)
+    return np.fromiter(map(numbers.__getitem__, keys), np.int64), list(numbers)
+
+
 class Bits:
     """Random access to all bits of an answer."""
 
@@ -64,6 +77,10 @@ class Bits:
         self.data = data + _PADDING
         self.octets: Octets = np.frombuffer(self.data, np.uint8)
         self._words = np.ndarray((len(self.data) - 7,), ">u8", self.data, strides=(1,))
+
+    def texts(self, start: Integers, end: Integers) -> Iterator[bytes]:
+        """The bytes of each range."""
+        return map(self.data.__getitem__, map(slice, start.tolist(), end.tolist()))
 
     def words(self, octet: Integers) -> Words:
         """The 64 bits from the beginning of each byte."""
@@ -123,13 +140,9 @@ def decode(bits: Bits, start: Integers, end: Integers, most_samples: int, *, is_
         raise Garbled("the answer contains a chunk without a sample")
     pattern = chunk = np.arange(len(start))
     if is_shared:
-        numbers: dict[bytes, int] = {}
-        keys = (
-            bits.data[first:value] + bits.data[value + _VALUE_BYTES : last]
-            for first, value, last in zip(start.tolist(), value_at.tolist(), end.tolist(), strict=True)
-        )
-        pattern = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-        _, chunk = np.unique(pattern, return_index=True)
+        keys = map(add, bits.texts(start, value_at), bits.texts(value_at + _VALUE_BYTES, end))
+        pattern = numbered(keys)[0]
+        chunk = np.unique(pattern, return_index=True)[1]
     patterns = _patterns(bits, start[chunk], value_at[chunk], end[chunk], most_samples)
     return Chunks(pattern, bits.words(value_at), *patterns)
 
@@ -144,17 +157,16 @@ def _patterns(
         raise Garbled("the answer contains a chunk with too many samples")
     if count.sum() > most_samples:
         raise TooMuch("the answer contains too many samples")
-    zigzag, _ = bits.varints(start + 2)
-    first_distance, after = bits.varints(value_at + _VALUE_BYTES)
     bounds = np.append(0, np.cumsum(count))
     ts_ms, changes = np.empty(bounds[-1], np.int64), np.empty(bounds[-1], np.uint64)
     # The state of all chunks after the same number of samples, the longest chunks first.
     order = np.argsort(-count, kind="stable")
     place, count, last = bounds[order], count[order], end[order] * 8
-    bit, distance = after[order] * 8, first_distance.view(np.int64)[order]
-    zigzag = zigzag[order]
+    zigzag = bits.varints(start[order] + 2)[0]
+    first_distance, after = bits.varints(value_at[order] + _VALUE_BYTES)
+    bit, distance = after * 8, first_distance.view(np.int64)
     time = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
-    change, window = np.zeros(len(order), np.uint64), np.tile([[0], [64]], len(order))
+    change, window = np.zeros(len(order), np.uint64), np.full((2, len(order)), [[0], [64]], np.uint64)
     for nth, chunks in enumerate(np.searchsorted(-count, -np.arange(count.max(initial=0))).tolist()):
         now = slice(chunks)
         if nth:
@@ -187,25 +199,23 @@ def _read_distances(bits: Bits, bit: Integers, word: Words, distance: Integers) 
     return bits.from_bit(bit)
 
 
-def _read_values(bits: Bits, bit: Integers, word: Words, change: Words, window: Integers) -> None:
+def _read_values(bits: Bits, bit: Integers, word: Words, change: Words, window: Words) -> None:
     """Read changed values: 0, or 10 and the bits in the last window, or 11, a window and its bits.
 
     A window is a number of leading zeros and a number of bits.
     """
-    changed = np.flatnonzero(word >> np.uint64(63))
-    bit += 1
-    if not len(changed):
+    is_changed, is_new = word >> np.uint64(63) == 1, word >> np.uint64(62) == 3
+    if not is_changed.any():
+        bit += 1
         return
-    word = word[changed]
-    fields = (word >> np.array([[57], [51]], np.uint64) & np.array([[31], [63]], np.uint64)).astype(np.int64)
-    fields[1, fields[1] == 0] = 64
-    is_new = word >> np.uint64(62) == 3
-    window[:, changed] = lead, size = np.where(is_new, fields, window[:, changed])
+    np.copyto(window, word >> _WINDOW_AT & _WINDOW_MASK, where=is_new)
+    lead, size = window
+    size[size == 0] = 64
     if (lead + size > 64).any():
         raise Garbled("the answer contains an impossible value")
-    before = np.where(is_new, 13, 2)
-    at = bit[changed] - 1 + before
+    before = np.where(is_new, np.uint64(13), np.uint64(2))
+    used = is_changed * (before + size)
     # The word has 63 valid bits.
-    found = word << before.astype(np.uint64) if (before + size <= 63).all() else bits.from_bit(at)
-    change[changed] ^= found >> (64 - size).astype(np.uint64) << (64 - lead - size).astype(np.uint64)
-    bit[changed] = at + size
+    found = word << before if used.max() <= 63 else bits.from_bit(bit + before.view(np.int64))
+    change ^= is_changed * (found >> np.uint64(64) - size << np.uint64(64) - lead - size)
+    bit += np.maximum(used.view(np.int64), 1)

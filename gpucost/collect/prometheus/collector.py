@@ -719,5 +719,7 @@ def _instances(answers: Sequence[ReadAnswer], low: float, high: float) -> set[st
     return {
         answer.series[at].get("instance", "")
         for answer in answers
-        for at in np.unique(answer.series_index[(answer.values > low) & (answer.values < high)])
+        for at in np.flatnonzero(
+            np.bincount(answer.series_index[(answer.values > low) & (answer.values < high)])
+        ).tolist()
     }

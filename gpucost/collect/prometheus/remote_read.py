@@ -17,7 +17,7 @@ import google_crc32c
 import numpy as np
 
 from gpucost.collect.base import TooMuch
-from gpucost.collect.prometheus.chunks import Bits, Chunks, decode
+from gpucost.collect.prometheus.chunks import Bits, Chunks, decode, numbered
 from gpucost.collect.prometheus.hours import Kept
 from gpucost.collect.prometheus.parse import CACHE_LIMIT, NO_SAMPLES, SERIES_WEIGHT, Garbled
 from gpucost.errors import SourceError
@@ -126,6 +126,8 @@ def _uncompressed(data: bytes) -> bytes:
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a byte, and the byte after it."""
+    if data[at] < 128:  # nearly always
+        return data[at], at + 1
     number = 0
     for shift in range(0, 70, 7):
         octet = data[at]
@@ -188,12 +190,10 @@ class ChunkReader:
         # The labels of a series come first, then its chunks.
         labels_end = start.copy()
         np.maximum.at(labels_end, message[tag == _FIRST], after[tag == _FIRST])
-        numbers: dict[bytes, int] = {}
-        texts = map(data.__getitem__, map(slice, start.tolist(), labels_end.tolist()))
-        number = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
-        if SERIES_WEIGHT * len(numbers) > self.most_samples:
-            raise TooMuch(f"the answer contains {len(numbers):,} series")
-        series = [_labels_of(self.metric, text, self.external) for text in numbers]
+        number, texts = numbered(bits.texts(start, labels_end))
+        if SERIES_WEIGHT * len(texts) > self.most_samples:
+            raise TooMuch(f"the answer contains {len(texts):,} series")
+        series = [_labels_of(self.metric, text, self.external) for text in texts]
         is_chunk = tag == _SECOND
         owner = number[message[is_chunk]]
         # By series and time, as far as the fields of a message and the frames are.
@@ -256,11 +256,8 @@ class ChunkReader:
     def _is_first(self, answer: ReadAnswer) -> Flags:
         """Whether a sample's series is the first of the series with equal scrapes in that hour."""
         names = self.source.cluster_label, "job", "instance"
-        targets: dict[tuple[str | None, ...], int] = {}
-        target = [targets.setdefault(tuple(map(labels.get, names)), len(targets)) for labels in answer.series]
-        starts, ends, kind = alike(
-            answer.series_index, answer.ts_ms, answer.weights, np.array(target, np.int64)
-        )
+        target, _ = numbered(tuple(map(labels.get, names)) for labels in answer.series)
+        starts, ends, kind = alike(answer.series_index, answer.ts_ms, answer.weights, target)
         is_first = np.zeros(len(starts), np.bool_)
         is_first[np.unique(kind, return_index=True)[1]] = True
         return np.repeat(is_first, ends - starts)
