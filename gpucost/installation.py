@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-# Where the Dockerfile installs.
+# The Dockerfile installs into this folder.
 _IMAGE = Path("/opt/gpucost")
 
 

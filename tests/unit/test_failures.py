@@ -199,7 +199,7 @@ def test_no_evidence_after_time_without_samples(tmp_path: Path) -> None:
     assert listed(asked(described, tmp_path)) == {"w": "not_ready 12 no"}
 
 
-def test_unknown_progress_is_no_zero(tmp_path: Path) -> None:
+def test_unknown_progress_is_null(tmp_path: Path) -> None:
     (incident,) = asked(broken(errors((0, 10, 0), (10, 24, 79))), tmp_path)["incidents"]
     assert (incident["lost_cost"], incident["cost"]) == (None, 114)
 
