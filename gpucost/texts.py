@@ -137,3 +137,8 @@ def bytes_text(count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def is_link(text: str) -> bool:
+    """Whether `text` is safe as a link in a message: an http(s) URL without blanks or delimiters."""
+    return re.fullmatch(r"https?://[^\s<>|\"']+", text) is not None

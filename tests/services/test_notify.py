@@ -204,7 +204,7 @@ def test_mail_has_text_and_html(smtp: Mail, store: Path) -> None:
     assert notify(store, "email", *LINK).exit_code == 0
     assert smtp.mails[0].rcpt_tos == ["a@example.com", "b@example.com"]
     mail = smtp.last()
-    assert mail["Subject"] == "Monthly GPU report: all teams, October 2026"
+    assert mail["Subject"].startswith("all GPU nodes: $3,460.32 in October 2026; idle $")
     assert mail["To"] == "a@example.com, b@example.com"
     text, html = (mail.get_body((kind,)).get_content() for kind in ("plain", "html"))
     totals = json.loads(run(store, "report", "--month", "2026-10", "--format", "json").stdout)["totals"]
@@ -215,7 +215,7 @@ def test_mail_has_text_and_html(smtp: Mail, store: Path) -> None:
     # a team named like a header adds no header
     assert notify(store, "email", "--team", HOSTILE).exit_code == 0
     mail = smtp.last()
-    assert mail["Bcc"] is None and "Bcc: x@evil" in mail["Subject"] and len(mail["Subject"]) <= 140
+    assert mail["Bcc"] is None and "Bcc: x@evil" in mail["Subject"] and len(mail["Subject"]) <= 250
 
 
 #: The server's first answer, refused recipients, accepted mails, the exit code of the command and its text.

@@ -69,10 +69,10 @@ def test_brief_report_has_three_lines(store: Path) -> None:
     totals = answer(words)["totals"]
     cost, idle, most = brief.splitlines()
     assert cost.startswith(
-        f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated "
+        f"**all GPU nodes: ${totals['node_cost']:,.2f} from 2026-10-01 to 2026-10-02; idle "
     )
     share = 100 * totals["idle_cost"] / totals["cost"]
-    assert idle.startswith(f"Idle ${totals['idle_cost']:,.2f}, {share:.1f} % of allocated cost; efficiency ")
+    assert idle.startswith(f"Idle ${totals['idle_cost']:,.2f}, {share:.1f} % of allocated cost; unallocated ")
     assert most.startswith("Most: ") and "; collected " in most
 
 
