@@ -142,3 +142,8 @@ def bytes_text(count: int) -> str:
 def is_link(text: str) -> bool:
     """Whether `text` is safe as a link in a message: an http(s) URL without blanks or delimiters."""
     return re.fullmatch(r"https?://[^\s<>|\"']+", text) is not None
+
+
+def family_of(workload: str) -> str:
+    """The pattern of a workload's numbered runs: `Job/sweep-*` for `Job/sweep-12`; otherwise its name."""
+    return re.sub(r"([-_.])\d+$", r"\1*", workload)

@@ -44,7 +44,8 @@ def diff(
     """Show the changes between two periods and their causes: price, volume, mix, idle time, workloads, unallocated
     GPUs.
 
-    The parts add up to the change, exactly; docs/diff.md has the arithmetic. TO is exclusive. Periods of different
+    The parts add up to the change, exactly; docs/diff.md has the arithmetic. Runs of one name with a number at its end
+    (Job/sweep-1, Job/sweep-2) are one workload, Job/sweep-*. TO is exclusive. Periods of different
     length are compared as they are, and the cost per day is added.
 
     \b
