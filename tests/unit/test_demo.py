@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import duckdb
 import pytest
 
 from gpucost import pipeline
+from gpucost.api import Gpucost
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS
 from gpucost.config.model import Config
 from gpucost.demo import fixture
@@ -178,6 +180,42 @@ def test_demo_slurm_cluster_covers_all_slurm_features(demo: Config) -> None:
     view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
     assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
     assert view.node_totals.over_allocated_gpu_hours == 0
+
+
+def test_cost_without_work_is_of_the_workloads_of_that_kind(demo: Config) -> None:
+    client = Gpucost(demo.path, demo.store)
+    answers = {
+        name: json.loads(client.ask(f"unit {name}").json()) for name in ("epoch", "experiment", "tokens")
+    }
+    of_any = json.loads(client.ask("unit requests", count="epoch").json())
+    unworked = {
+        name: {row["workload"] for row in found["cost_without_work"]} for name, found in answers.items()
+    }
+    examples = (
+        "Job/segmenter-26",
+        "Job/eval-suite-53",
+        "Deployment/guard-api",
+        "Pod/try-vllm",
+        "StatefulSet/jupyter-bob",
+    )
+    listed = {name: [name in several for name in examples] for name, several in unworked.items()}
+    assert listed["epoch"] == [True, False, False, True, False]
+    assert listed["experiment"] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]  # jobs without a tracker are experiments
+    assert listed["tokens"] == [False, False, True, True, False]
+    assert {*examples} <= {row["workload"] for row in of_any["cost_without_work"]}
+    allocated = {found["totals"]["allocated_cost"] for found in (*answers.values(), of_any)}
+    assert allocated == {json.loads(client.ask("report", month="2026-10").json())["totals"]["cost"]}
+    # runs that are over have no forecast, unless it is requested
+    planned = [row for row in answers["epoch"]["runs"] if row["planned_epochs"]]
+    assert planned and all(row["forecast_cost"] is None for row in planned)
+    requested = json.loads(client.ask("unit epoch", planned_epochs=50).json())["runs"]
+    assert any(row["forecast_cost"] for row in requested)
 
 
 def test_only_an_earlier_demo_is_overwritten(demo: Config, tmp_path: Path) -> None:

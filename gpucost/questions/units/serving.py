@@ -145,6 +145,8 @@ _MODEL = (*PLACE, "team", "model")
 #: The dimensions of token rows.
 DIMENSIONS = (*_MODEL, "tenant", "day")
 
+# Units of servers; other units can be of any workload.
+_SERVED = {"request", "prompt_token", "generation_token"}
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 
 
@@ -386,4 +388,5 @@ def _serving(
         if row["unit"] in counted
     ]
     places = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
-    return with_remainders(con, view, lost, places)
+    kinds = () if _SERVED.isdisjoint(measure.units) else ("inference",)
+    return with_remainders(con, view, lost, kinds, places)
