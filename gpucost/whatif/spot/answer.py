@@ -81,7 +81,7 @@ def answer(question: SpotQuery) -> Answer:
     ranges, time = _ends(safe, today)
     rates, break_even = _rates(fixed, options)
     if interval := rates["optimal_checkpoint_minutes_daly"]:
-        time.append(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
+        break_even = (*break_even, f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
     return Answer(
         kind="spot",
         title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved, fixed)}",
