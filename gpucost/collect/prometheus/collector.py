@@ -584,7 +584,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def _before_retention(self, data_from_ms: int) -> SourceFinding:
         lost = f"{self.source} has no data before {iso(from_ms(data_from_ms))}; that time is lost"
-        fix = "collect every day, before the server deletes old data (see README)"
+        fix = "collect every day, before the server deletes old data"
         return SourceFinding("warning", "before_retention", lost, fix)
 
     def _silence(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:

@@ -9,6 +9,7 @@ from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, 
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Table, ValueColumn, count, figure, money, number, share, text
+from gpucost.store.usage import unknown_name
 
 
 def queue(
@@ -43,10 +44,11 @@ def queue(
         )
     if not found and not waits:
         what = "no such ClusterQueue" if name or request.clusters else "no ClusterQueues"
-        raise GpucostError(
+        with request.store.read() as con:
+            unknown = unknown_name(con, *period.span, request.period_name, {"clusters": request.clusters})
+        raise unknown or GpucostError(
             f"Kueue reported {what} in {request.period_name}",
-            "let Prometheus scrape Kueue's manager, and run gpucost collect prometheus; docs/kueue.md "
-            "lists the metrics",
+            "let Prometheus scrape Kueue's manager (kueue_* metrics), and run gpucost collect prometheus",
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()

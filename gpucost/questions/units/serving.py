@@ -376,7 +376,7 @@ def _serving(
         )
     if "tenant" in by and days and not any(row["tenant"] for row in rows):
         view.notes.append(
-            "the tenant is unknown: set [[units]] tenant_label to the server's label for tenants; see docs/units.md"
+            "the tenant is unknown: set [[units]] tenant_label to the server's label for tenants"
         )
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
