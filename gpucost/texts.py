@@ -145,5 +145,8 @@ def is_link(text: str) -> bool:
 
 
 def family_of(workload: str) -> str:
-    """The pattern of a workload's numbered runs: `Job/sweep-*` for `Job/sweep-12`; otherwise its name."""
+    """The pattern of a workload's numbered runs: `Job/sweep-*` for `Job/sweep-12`; otherwise its name.
+
+    The number is at the end, after a dash, an underscore or a dot.
+    """
     return re.sub(r"([-_.])\d+$", r"\1*", workload)

@@ -94,6 +94,7 @@ def notify_email(call: NotifyCall) -> None:
     server = call.settings.notify.email
 
     def send(message: Message, owner: Owner | None) -> None:
+        """Send or print the mail."""
         recipients = owner.recipients if owner else server.recipients
         addressed = server.model_copy(update={"recipients": recipients})
         letter = mail(addressed, message.title, as_text(message), as_html(message))
@@ -126,6 +127,7 @@ def notify_slack(call: NotifyCall) -> None:
     general = call.settings.notify.slack
 
     def send(message: Message, owner: Owner | None) -> None:
+        """Post or print the message."""
         body = as_slack(message)
         if call.dry_run:
             print_text(readable_json(body, indent=2))
@@ -134,6 +136,7 @@ def notify_slack(call: NotifyCall) -> None:
         call.note(f"{message.title}: sent to Slack")
 
     def reaches(owner: Owner | None) -> bool:
+        """Whether the owner has a webhook."""
         hook = owner or general
         return bool(hook.webhook_url_file or hook.webhook_url_env)
 

@@ -251,7 +251,10 @@ for a Slurm cluster: gpucost collect slurm --sacct sacct, or write a file and lo
 
 
 def _write(target: Path, answers: dict[str, str | None]) -> None:
-    """Write the commented file. The server is a comment if none was found."""
+    """Write the commented file.
+
+    The server is a comment if none was found.
+    """
     text = shipped("cli/starter.toml")
     if not answers["url"]:
         text = text.replace('[prometheus]\nurl = "@url@"', f'# [prometheus]\n# url = "{discover.LOCAL}"')

@@ -58,7 +58,8 @@ class Message:
 def message_of(view: ReportView, findings: Findings, link: str | None, top: int) -> Message:
     """The message for `view`, whose rows are by one dimension.
 
-    It has the totals, the `top` most expensive rows, and the largest savings of `findings`.
+    It has the totals, the `top` most expensive rows, and the largest savings of `findings`. Savings without cash
+    are left out: they free capacity only.
     """
     rows = [row for row in view.rows if row.kind == "allocated"]
     left = len(rows) - top

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.replay.result import unpaid
 from tests.sample.fixture import BILLED_FOR, SECONDS
 from tests.sample.fleet import TEAMS
 
+TITLES = ("What to do about it", "Where GPU time went", "All workloads")
 BILLED, ESTIMATED = last_months(datetime(2026, 11, 21, tzinfo=UTC))
 
 
@@ -216,6 +218,14 @@ def test_cost_without_work_is_of_the_workloads_of_that_kind(demo: Config) -> Non
     assert planned and all(row["forecast_cost"] is None for row in planned)
     requested = json.loads(client.ask("unit epoch", planned_epochs=50).json())["runs"]
     assert any(row["forecast_cost"] for row in requested)
+
+
+def test_findings_are_before_the_table_of_workloads(demo: Config) -> None:
+    answer = Gpucost(demo.path, demo.store).ask(
+        "report", month="2026-10", team="platform", findings=2, format="html"
+    )
+    heads = [title for title in re.findall("<h2><bdi>(.+?)</bdi>", answer.html()) if title in TITLES]
+    assert heads == [*TITLES]
 
 
 def test_only_an_earlier_demo_is_overwritten(demo: Config, tmp_path: Path) -> None:

@@ -638,12 +638,19 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return [SourceFinding("warning", "newest_sample", f"{self.source}: {newest}", fix)]
 
     def find_first(self) -> None:
-        """Begin a first run at the server's first data, at most _FIRST_DAYS ago."""
+        """Begin a first run at the server's first data, at most _FIRST_DAYS ago.
+
+        Without an answer, the run begins with the month.
+        """
         if self.newest_ms is None:
             self.first_ms = self._on_server(min, _FIRST_DAYS)
 
     def _on_server(self, pick: Callable[[Iterable[int]], int], days: int = _LOOKBACK_DAYS) -> int | None:
-        """The approximate first (`min`) or last (`max`) moment with nodes on the server; None without any."""
+        """The approximate first (`min`) or last (`max`) moment with nodes on the server; None without any.
+
+        Looks at every day of the last `days`, then at the hours and at every five minutes around the day that
+        `pick` chooses. An answer that fails ends the search with the last choice.
+        """
         start, end = self._now_ms - days * MS_PER_DAY, self._now_ms
         found = None
         for step in (MS_PER_DAY, MS_PER_HOUR, 5 * 60_000):
@@ -658,7 +665,10 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         return found
 
     def _range(self) -> Iterator[SourceFinding]:
-        """The time for which the server has data, for a run without samples."""
+        """The time for which the server has data, for a run without samples.
+
+        The fix is the command that collects this time.
+        """
         first, last = self._on_server(min), self._on_server(max)
         if first is not None and last is not None:
             span = period_of(whole_hours([(first, last + 1)], self._now_ms)[0])

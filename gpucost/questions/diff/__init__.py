@@ -58,6 +58,8 @@ def diff(
     spans = [parse_span(text, request.tz, request.now) for text in (before, after)]
     queries = [request.query(period=period, period_name=name, with_sections=False) for period, name in spans]
     dimensions = chosen_dimensions(by, narrowed=queries[0].is_narrowed)
+    both = Period(min(query.period.start for query in queries), max(query.period.end for query in queries))
+    request.check_names(replace(queries[0], period=both, period_name=f"{spans[0][1]} and {spans[1][1]}"))
     view, found = compare(request.settings, request.store, queries[0], queries[1], dimensions)
     return document(view, found, request.scope_name or "all teams", top)
 

@@ -255,9 +255,12 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
 
 
 def _family(row: Row) -> Item:
-    """The item of a row, with its workload's family."""
-    team, cluster, namespace, workload = (row.keys[name] for name in _WORKLOAD)
-    return team, cluster, namespace, workload and family_of(workload)
+    """The item of a row, with its workload's family.
+
+    Rows of unallocated and not collected GPUs have no workload.
+    """
+    *place, workload = (row.keys[name] for name in _WORKLOAD)
+    return *place, workload and family_of(workload)
 
 
 def _uses(view: ReportView, runs: Collection[Item]) -> dict[Cell, Use]:

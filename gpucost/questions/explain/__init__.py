@@ -183,7 +183,11 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
 
 
 def _in_brief(answer: CostExplained) -> Iterator[Table]:
-    """The prices of each kind of node, and the bill rows of each machine."""
+    """The prices of each kind of node, and the bill rows of each machine.
+
+    Kinds are the most expensive first. Their costs are shares of the requested name, and add up to its cost. The
+    billed cost of a machine includes its other holders.
+    """
     alike = grouped(((_kind(node), ", ".join(node.node_cost_by_price_source)), node) for node in answer.nodes)
     kinds = sorted(alike.items(), key=lambda kind: -_sum(kind[1], "cost"))
     prices = (
@@ -205,12 +209,16 @@ def _in_brief(answer: CostExplained) -> Iterator[Table]:
 
 
 def _kind(node: NodeCost, count: str = "") -> str:
+    """The instance type, capacity type and GPU model of a node: `p4d.24xlarge, on-demand, A100-SXM4-40GB`."""
     kind = node.instance_type, node.capacity_type.replace("_", "-"), f"{count}{node.gpu_model or 'GPUs'}"
     return ", ".join(filter(None, kind))
 
 
 def _prices_of(nodes: Sequence[NodeCost], currency: str) -> str:
-    """The lowest and the highest price per hour of these nodes."""
+    """The lowest and the highest price per hour of these nodes.
+
+    One price if all are equal, and none without any price in the period.
+    """
     prices = [price.price_per_hour for price in chain.from_iterable(node.prices for node in nodes)]
     ends = dict.fromkeys((min(prices), max(prices))) if prices else ()
     return " to ".join(_price(price, currency) for price in ends)
@@ -223,6 +231,7 @@ def _left(rows: Sequence[Any]) -> str:
 
 
 def _place(row: BillRow) -> str:
+    """The name of the file and the number of the row."""
     return f"{row.source_file.rpartition('/')[2]}:{row.source_row}"
 
 

@@ -9,7 +9,6 @@ from gpucost.questions.queue.waits import Queue, Queues, SlurmShare, SlurmWait, 
 from gpucost.questions.request import ClusterRequest
 from gpucost.render.schema import table
 from gpucost.render.view import Document, Table, ValueColumn, count, figure, money, number, share, text
-from gpucost.store.usage import unknown_name
 
 
 def queue(
@@ -44,9 +43,8 @@ def queue(
         )
     if not found and not waits:
         what = "no such ClusterQueue" if name or request.clusters else "no ClusterQueues"
-        with request.store.read() as con:
-            unknown = unknown_name(con, *period.span, request.period_name, {"clusters": request.clusters})
-        raise unknown or GpucostError(
+        request.check_names(request.query())
+        raise GpucostError(
             f"Kueue reported {what} in {request.period_name}",
             "let Prometheus scrape Kueue's manager (kueue_* metrics), and run gpucost collect prometheus",
         )

@@ -50,7 +50,10 @@ def headline(
 
 
 def total_cost(view: ReportView) -> Decimal:
-    """The cost of all rows with bought tokens, before sharing: the cost to date of `gpucost budget check`."""
+    """The cost of all rows with bought tokens, before sharing: the cost to date of `gpucost budget check`.
+
+    Without filters of pods, unallocated and not collected cost are part of it.
+    """
     whole = view.node_totals.node_cost if view.node_totals else view.totals.cost
     return whole + (view.totals_api.api_cost if view.totals_api else ZERO)
 
@@ -88,8 +91,10 @@ def _budget(config: Config, query: Query) -> Decimal | None:
 
 
 def _money(amount: Decimal, config: Config) -> str:
+    """Money to the cent."""
     return figure_text(amount, "money", config.currency, 2)
 
 
 def _percent(share: float) -> str:
+    """A share (0-1) in whole percent; near 100 % with a decimal."""
     return figure_text(share, "ratio", "", int(abs(share - 1) < _NEAR))

@@ -28,7 +28,10 @@ def report(config: Config, store: Store, query: Query) -> ReportView:
 
 
 def _with_change(config: Config, store: Store, query: Query, view: ReportView) -> ReportView:
-    """Add the change since the previous period to the headline, if both were collected in full."""
+    """Add the change since the previous period to the headline, if both were collected in full.
+
+    A month is compared with the month before. Other periods are compared with as many local days before them.
+    """
     if not view.coverage.is_whole:
         return view
     tz, name = config.tz, "the period before"
@@ -37,9 +40,17 @@ def _with_change(config: Config, store: Store, query: Query, view: ReportView) -
     if is_month(query.period, tz):
         period = previous_month(start, tz)
         name = name_of(period, tz).removesuffix(f" {start.year}")
-    before = replace(query, period=period, by=(), with_sections=False, with_series=False, may_be_absent=True)
+    before = replace(
+        query,
+        period=period,
+        by=(),
+        with_sections=False,
+        with_series=False,
+        may_be_absent=True,
+        share_unallocated=None,
+    )
     try:
-        earlier = report(config, store, replace(before, share_unallocated=None))
+        earlier = report(config, store, before)
     except NoDataError:
         return view
     if not earlier.coverage.is_whole:

@@ -226,9 +226,13 @@ def epochs(con: DuckDBPyConnection, query: UnitQuery, planned_epochs: int | None
     for run in runs:
         if run["rows"]:
             rows += run["rows"]
-            plan = planned_epochs or int(run["planned_epochs"] or 0)
-            is_over = run["is_over"] and not planned_epochs
-            summaries.append(_summary(run["rows"], plan, is_over=is_over))
+            summaries.append(
+                _summary(
+                    run["rows"],
+                    planned_epochs or int(run["planned_epochs"] or 0),
+                    is_over=run["is_over"] and not planned_epochs,
+                )
+            )
         else:
             # its pods have no cost
             lost += run["without_cost"]
@@ -322,7 +326,9 @@ def _epoch_row(sums: Item, query: UnitQuery, run: Item | None = None, part: Inte
 
 
 def _summary(rows: list[Item], plan: int, *, is_over: bool) -> Item:
-    """The figures of one run, from its epochs; docs/units.md has the formulas. A run that is over has no forecast.
+    """The figures of one run, from its epochs; docs/units.md has the formulas.
+
+    A run that is over has no forecast.
 
     The mean and the trend use finished epochs that are entirely in the period.
     """
