@@ -19,6 +19,7 @@ from gpucost.demo import fixture
 from gpucost.demo.build import build, last_months, prepare
 from gpucost.errors import UsageError
 from gpucost.periods import Period
+from gpucost.questions import findings as of_findings
 from gpucost.questions.queue.waits import slurm
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report import reading
@@ -30,7 +31,7 @@ from tests.replay.result import unpaid
 from tests.sample.fixture import BILLED_FOR, SECONDS
 from tests.sample.fleet import TEAMS
 
-TITLES = ("What to do about it", "Where GPU time went", "All workloads")
+TITLES = (of_findings.TITLE, "All workloads")
 BILLED, ESTIMATED = last_months(datetime(2026, 11, 21, tzinfo=UTC))
 
 
