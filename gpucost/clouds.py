@@ -225,7 +225,7 @@ def google_in_words(who: str, again: str, forbidden: tuple[str, str], other: str
         (auth.GoogleAuthError, "the login has expired or is refused: {}", GOOGLE_LOGIN),
         (its.Unauthorized, "the credentials have expired or are refused: {}", GOOGLE_LOGIN),
         (its.Forbidden, f"{forbidden[0]}not allowed: {{}}", forbidden[1]),
-        (its.NotFound, "not found: {}", "check the name; see docs/billing-gcp.md"),
+        (its.NotFound, "not found: {}", "check the name"),
         (its.TooManyRequests, "throttled repeatedly: {}", f"wait a while, then {again}"),
         (its.ServiceUnavailable, "cannot be reached: {}", again),
         (its.RetryError, "no answer in time: {}", again),
@@ -270,7 +270,7 @@ def azure_in_words(who: str) -> Iterator[None]:
 
     failures: tuple[Failure, ...] = (
         (its.ClientAuthenticationError, "the credentials have expired or are refused: {}", AZURE_LOGIN),
-        (its.ResourceNotFoundError, "not found: {}", "check the name; see docs/billing-azure.md"),
+        (its.ResourceNotFoundError, "not found: {}", "check the name"),
         (its.AzureError, "{}", "try again later; no data was loaded"),
     )
     with in_words(who, failures):
@@ -281,6 +281,7 @@ def azure_in_words(who: str) -> Iterator[None]:
                 raise SourceError(f"{who}: no credentials found", AZURE_LOGIN) from error
             if error.status_code == 403:
                 raise SourceError(
-                    f"{who}: not allowed: {line(error)}", "see docs/billing-azure.md for the required roles"
+                    f"{who}: not allowed: {line(error)}",
+                    "grant the role Cost Management Reader, and for exports Storage Blob Data Reader",
                 ) from error
             raise

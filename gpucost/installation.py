@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 # The Dockerfile installs into this folder.
@@ -28,6 +27,8 @@ def upgrade() -> str:
 
 def _source() -> str:
     """The folder or address that gpucost was installed from; DIR if unknown."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         text = distribution("gpucost").read_text("direct_url.json")
     except PackageNotFoundError:

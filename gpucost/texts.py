@@ -137,3 +137,16 @@ def bytes_text(count: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def is_link(text: str) -> bool:
+    """Whether `text` is safe as a link in a message: an http(s) URL without blanks or delimiters."""
+    return re.fullmatch(r"https?://[^\s<>|\"']+", text) is not None
+
+
+def family_of(workload: str) -> str:
+    """The pattern of a workload's numbered runs: `Job/sweep-*` for `Job/sweep-12`; otherwise its name.
+
+    The number is at the end, after a dash, an underscore or a dot.
+    """
+    return re.sub(r"([-_.])\d+$", r"\1*", workload)

@@ -126,7 +126,9 @@ def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[B
 
 
 def _table(model: type[BaseModel]) -> list[str]:
-    texts = _descriptions(model)
+    texts = {}
+    for base in model.__mro__[: model.__mro__.index(BaseModel)]:
+        texts |= _descriptions(base)
     rows = [
         f"| `{info.alias or name}` | {_type(name, info)} | {_default(info)} | {_escaped(texts[name])} |"
         for name, info in model.model_fields.items()

@@ -23,7 +23,7 @@ _SHORT = "Output format."
 _HELP = {
     FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .csv, .json, .parquet), otherwise table.",
     REPORT_FORMATS: f"{_SHORT} Default: by the suffix of -o (.md, .html, .json, .csv, .parquet, .txt), otherwise table. "
-    "focus: the bill of a month, split (docs/focus.md).",
+    "focus: the bill of a month, split.",
 }
 
 

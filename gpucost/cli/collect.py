@@ -43,10 +43,11 @@ SourcesOption = Annotated[
 def collect_prometheus(call: SpanCall, source: SourcesOption = ()) -> None:
     """Pull metrics of kube-state-metrics and dcgm-exporter into the store.
 
-    The first run collects the current month. Later runs collect new data from two hours before the last collected sample,
-    fill gaps since the first run, and query incomplete hours of the last `late_hours` again. Data ends at the server's
-    newest sample. Collecting the same time twice changes nothing; late data replaces earlier data. Failed windows are
-    listed and can be collected later; an interrupted run resumes. Exit codes: 1 if a part failed, 4 if a past day is still
+    The first run collects the last 92 days, as far as the server has data. Later runs collect new data from two hours before
+    the last collected sample, fill gaps since the first run, and query incomplete hours of the last `late_hours` again. Data
+    ends at the server's newest sample. Collecting the same time twice changes nothing; late data replaces earlier data. Failed
+    windows are listed and can be collected later; an interrupted run resumes. Without samples, a warning names the time for
+    which the server has data, and the command that collects it. Exit codes: 1 if a part failed, 4 if a past day is still
     incomplete after a second query.
 
     \b

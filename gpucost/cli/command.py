@@ -63,7 +63,7 @@ BriefFormat = Literal["table", "json"]
 # FOCUS versions of files.
 FocusVersion = Literal["1.2", "1.3"]
 
-# Width of the text next to a bar; a narrower terminal shows only the bar and its percentage.
+# Width of the text next to a bar; a narrower terminal shows only the bar, its percentage and the time left.
 _WORDS = 80
 
 
@@ -181,8 +181,9 @@ class Call(Request):
 
         console = Console(stderr=True)
         bar = BarColumn(bar_width=max(10, min(40, console.width - _WORDS)))
-        words = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
-        columns = (TextColumn("{task.description}", markup=False), bar, TaskProgressColumn())
+        words = (TextColumn("{task.fields[note]}", markup=False),)
+        name = TextColumn("{task.description}", markup=False)
+        columns = (name, bar, TaskProgressColumn(), TimeRemainingColumn())
         tasks = {}
         with Progress(
             *columns, *(words if console.width > _WORDS else ()), console=console, transient=True

@@ -118,7 +118,7 @@ def print_mlflow(call: Call, result: MlflowResult) -> None:
     if result.placed < result.runs:
         call.note(
             f"  note: {result.runs - result.placed:,} runs have no workload\n"
-            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload; see docs/units.md"
+            "    fix: tag them with gpucost.namespace and gpucost.pod or gpucost.workload"
         )
 
 

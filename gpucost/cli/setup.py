@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpucost import disk
+from gpucost import discover, disk
 from gpucost.cli.command import BriefCall, Call, RowsCall, TargetCall, command
 from gpucost.cli.output import has_colors, made_folder, print_text, waiting, write_page
 from gpucost.errors import ConfigError, StoreError
@@ -170,7 +170,7 @@ def init(
     call: Call,
     url: Annotated[str | None, Option("URL of your Prometheus (default: search for one).", "URL")] = None,
     yes: Annotated[
-        bool, Option("Do not prompt; use the server found, otherwise the default.", also="-y")
+        bool, Option("Do not prompt; without a server, [prometheus] stays a comment.", also="-y")
     ] = False,
     force: Annotated[bool, Option("Overwrite the file.")] = False,
 ) -> None:
@@ -187,7 +187,6 @@ def init(
     """
     from pydantic import ValidationError
 
-    from gpucost import discover
     from gpucost.collect.slurm.sacct import sacct_command
     from gpucost.config.files import FILE_NAME
     from gpucost.config.load import plain_words
@@ -207,25 +206,26 @@ def init(
         url = server.url
     if not url:
         may_ask = not yes and sys.stdin.isatty()
-        call.note("found no Prometheus on this machine" + ("" if may_ask else f"; using {discover.LOCAL}"))
+        call.note("found no Prometheus on this machine" + ("" if may_ask else ": set url under [prometheus]"))
         waiting.stop()
-        url = discover.LOCAL
         if may_ask:
-            url = typer.prompt("URL of your Prometheus", default=url, err=True)
-        server = discover.probe(url.rstrip("/"))
+            url = str(typer.prompt("URL of your Prometheus", default=discover.LOCAL, err=True))
+            server = discover.probe(url.rstrip("/"))
     try:
-        url = PrometheusSource(url=url).url
+        url = url and PrometheusSource(url=url).url
     except ValidationError as error:
         reason = plain_words(error.errors()[0])
-        raise ConfigError(f"invalid URL {shown_url(url)}: {reason}", "use --url http://HOST:PORT") from None
+        raise ConfigError(
+            f"invalid URL {shown_url(url or '')}: {reason}", "use --url http://HOST:PORT"
+        ) from None
     store = str(call.store_file or "gpucost.duckdb")
     _write(target, {"url": url, "timezone": discover.timezone(), "store": store})
     print_text(visible(f"wrote {target}"))
-    if server is None:
+    if url and server is None:
         call.note(f"note: no Prometheus answers at {url} yet")
-    elif server.needs_login:
+    elif server and server.needs_login:
         call.note(f"note: {url} needs a login; set a token file or password under [prometheus]")
-    else:
+    elif server:
         call.note(f"found {url}" + (f", version {server.version}" if server.version else ""))
     forgets = f" after {server.retention}" if server and server.retention else ", by default after 15 days"
     cron = f"15 2 * * *  {shutil.which('gpucost') or 'gpucost'} collect prometheus -q --config {target.resolve()}"
@@ -250,8 +250,14 @@ for a Slurm cluster: gpucost collect slurm --sacct sacct, or write a file and lo
   {placed} > jobs.psv"""
 
 
-def _write(target: Path, answers: dict[str, str]) -> None:
+def _write(target: Path, answers: dict[str, str | None]) -> None:
+    """Write the commented file.
+
+    The server is a comment if none was found.
+    """
     text = shipped("cli/starter.toml")
+    if not answers["url"]:
+        text = text.replace('[prometheus]\nurl = "@url@"', f'# [prometheus]\n# url = "{discover.LOCAL}"')
     for name, answer in answers.items():
         text = text.replace(f'"@{name}@"', json.dumps(answer, ensure_ascii=False))
     made_folder(target.parent, "--config names another file")

@@ -160,7 +160,7 @@ def default_spans(
 ) -> list[Span]:
     """The spans of a run without a period.
 
-    The first run collects the current month so far. Later runs collect requested time that was never loaded
+    The first run collects the time since `month_start_ms`. Later runs collect requested time that was never loaded
     (failed windows, killed runs), and continue from the last collected moment minus an overlap for late data.
     Raises SourceError if the last collected hour is in the future.
     """
@@ -251,6 +251,8 @@ class Collector(ABC, Generic[Batch]):
         self._client = client
         self._slots = threading.Semaphore(source.concurrency)
         self.window_hours = 24
+        # the start of a first run, if it is before this month
+        self.first_ms: int | None = None
 
     def spans(
         self,
@@ -266,8 +268,12 @@ class Collector(ABC, Generic[Batch]):
         if period is not None:
             return whole_hours([(period.start_ms, period.end_ms)], to_ms(moment))
         so_far = until(runs.loaded(con, self.kind, self.source), newest_ms)
+        month_ms = month_start_ms(moment, tz)
         return default_spans(
-            month_start_ms(moment, tz), to_ms(moment), runs.requested(con, self.kind, self.source), so_far
+            min(month_ms, self.first_ms or month_ms),
+            to_ms(moment),
+            runs.requested(con, self.kind, self.source),
+            so_far,
         )
 
     def _in_parts(

@@ -202,7 +202,8 @@ def _overlay(settings: Settings, name: str, text: str, cwd: Path) -> None:
         ) from None
     except (TypeError, AttributeError, IndexError):
         raise ConfigError(
-            f"variable {name} sets a key inside a value that is not a table", "use a key from docs/config.md"
+            f"variable {name} sets a key inside a value that is not a table",
+            "gpucost config show lists the keys",
         ) from None
 
 
@@ -273,7 +274,9 @@ def explain(error: ValidationError, settings: Settings) -> tuple[str, str]:
     for detail in details:
         place = settings.origin(detail["loc"])[1]
         lines.append(f"{dotted(detail['loc']) or 'config'}{f' ({place})' if place else ''}: {_wrong(detail)}")
-    return "\n  ".join(lines), "docs/config.md lists every key; gpucost init writes a commented file"
+    return "\n  ".join(
+        lines
+    ), "gpucost init --config example.toml writes a file with every key and its meaning"
 
 
 def _wrong(detail: ErrorDetails) -> str:

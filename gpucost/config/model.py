@@ -33,6 +33,7 @@ from gpucost.periods import (
     local_midnight,
     to_ms,
 )
+from gpucost.texts import is_link
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -91,6 +92,7 @@ _LONGEST_WAIT_MINUTES = 170
 
 _CURRENCY = re.compile("[A-Z]{3}")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NO_ADDRESS = "{!r} should be an address such as finops@example.com"
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 
 
@@ -164,10 +166,8 @@ class Email(Section):
     """CA certificate to trust, PEM (default: the system's)."""
 
     # An address with a line break would inject a header.
-    _sender = every("sender", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com")
-    _recipients = every(
-        "recipients", _ADDRESS.fullmatch, "{!r} should be an address such as finops@example.com"
-    )
+    _sender = every("sender", _ADDRESS.fullmatch, _NO_ADDRESS)
+    _recipients = every("recipients", _ADDRESS.fullmatch, _NO_ADDRESS)
 
     def _conflicts(self) -> Conflicts:
         has_password = self.password_file is not None or self.password_env is not None
@@ -177,9 +177,15 @@ class Email(Section):
         }
 
 
-def is_link(text: str) -> bool:
-    """Whether `text` is safe as a link in a message: an http(s) URL without blanks or delimiters."""
-    return re.fullmatch(r"https?://[^\s<>|\"']+", text) is not None
+class Owner(Slack):
+    """The owner of a team, who gets the messages about it by mail and in Slack."""
+
+    team: Text
+    """Team name in reports."""
+    recipients: Strings = []
+    """Recipient addresses."""
+
+    _recipients = every("recipients", _ADDRESS.fullmatch, _NO_ADDRESS)
 
 
 class Notify(Section):
@@ -191,6 +197,7 @@ class Notify(Section):
     """Link to the whole report, shown below the summary; --link wins."""
     slack: Slack = Slack.model_construct()
     email: Email = Email.model_construct()
+    teams: list[Owner] = []
 
     _is_link = every("link", is_link, "should be a URL that begins with http:// or https://")
 

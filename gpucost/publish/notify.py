@@ -23,21 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-    from gpucost.config.model import Email, Slack
+    from gpucost.config.model import Config, Email, Owner, Slack
+    from gpucost.options import Names
+    from gpucost.questions.findings.kinds import Findings
 
 _MOST_NOTICES = 3
 _LONGEST_NAME = 48
+_LONGEST_SAVING = 80
 _LONGEST_NOTICE = 300
-_LONGEST_TITLE = 140
+_LONGEST_TITLE = 250
+_MOST_SAVINGS = 3
 
 Line = tuple[str, str, str]
 
 
 @frozen_dataclass
 class Message:
-    """Title, figures and lines as (name, value, remark), in words, each on one line without control characters.
+    """Title, figures, lines and savings as (name, value, remark), in words, each on one line without control characters.
 
-    Values are not escaped: each channel escapes its own special characters.
+    The title is the headline of the report. Values are not escaped: each channel escapes its own special characters.
     """
 
     title: str
@@ -48,10 +52,15 @@ class Message:
     more: str
     notices: tuple[str, ...]
     link: str | None
+    savings: tuple[Line, ...] = ()
 
 
-def message_of(view: ReportView, link: str | None, top: int) -> Message:
-    """The message for `view`, whose rows are by one dimension: its totals and the `top` most expensive rows."""
+def message_of(view: ReportView, findings: Findings, link: str | None, top: int) -> Message:
+    """The message for `view`, whose rows are by one dimension.
+
+    It has the totals, the `top` most expensive rows, and the largest savings of `findings`. Savings without cash
+    are left out: they free capacity only.
+    """
     rows = [row for row in view.rows if row.kind == "allocated"]
     left = len(rows) - top
     warnings = view.coverage.warnings
@@ -59,15 +68,41 @@ def message_of(view: ReportView, link: str | None, top: int) -> Message:
     if len(warnings) > _MOST_NOTICES:
         notices.append(f"{len(warnings) - _MOST_NOTICES} more warnings: see the report")
     return Message(
-        title=shortened(view.title, _LONGEST_TITLE),
-        subtitle=one_line(view.subtitle),
+        title=shortened(view.headline, _LONGEST_TITLE),
+        subtitle=one_line(f"{view.title}; {view.subtitle}"),
         figures=tuple(_figures(view)),
         lines_title=f"Cost by {view.by[0].replace('_', ' ') if view.by else 'unit'}",
         lines=tuple(_line(row, view) for row in rows[:top]),
         more=f"and {left:,} more" if left > 0 and top else "",
         notices=tuple(notices),
         link=link,
+        savings=tuple(
+            (
+                shortened(f"{saving.title}: {saving.subject}", _LONGEST_SAVING),
+                f"{_money(saving.saving_per_month, view)} a month",
+                saving.advice,
+            )
+            for saving in findings.savings[:_MOST_SAVINGS]
+            if saving.saving_per_month
+        ),
     )
+
+
+def addressed(
+    config: Config, teams: Names, reaches: Callable[[Owner | None], object]
+) -> list[tuple[Names, Owner | None]]:
+    """The teams of each message, with the owner who gets it: of all teams and of each in [[notify.teams]], or of `teams`.
+
+    None is the channel's own recipient: for all teams, and for teams without an owner. `reaches`: the channel has an
+    address of this owner.
+    """
+    owners = {owner.team: owner for owner in config.notify.teams if reaches(owner)}
+    if teams:
+        # a team of the request is followed by the teams below it
+        is_one = teams[1:] == config.children(teams[0])
+        return [(teams, owners.get(teams[0]) if is_one else None)]
+    to_all: list[tuple[Names, Owner | None]] = [((), None)] if reaches(None) or not owners else []
+    return [*to_all, *(((team,), owner) for team, owner in owners.items())]
 
 
 def _figures(view: ReportView) -> list[Line]:
@@ -80,15 +115,16 @@ def _figures(view: ReportView) -> list[Line]:
         ("Idle", totals.idle_cost, _share(totals.idle_cost, totals.cost, OF_ALLOCATED)),
     ]
     if nodes:
-        is_estimated = "bill" in coverage.price_sources and coverage.estimated_cost
-        estimate = f"{_money(coverage.estimated_cost, view)} of it estimated" if is_estimated else ""
-        costs.insert(0, ("GPU nodes", nodes.node_cost, estimate))
+        costs.insert(0, ("GPU nodes", nodes.node_cost, ""))
         others = {"Unallocated": nodes.unallocated_cost, "Not collected": nodes.not_collected_cost}
         for name, cost in others.items():
             if cost or name == "Unallocated":
                 costs.append((name, cost, _share(cost, nodes.node_cost, OF_NODES)))
     if api := view.totals_api:
         costs.append(("Bought tokens", api.api_cost, ""))
+    if estimated := coverage.estimated_cost:
+        share = f"{_share(estimated, estimated + coverage.billed_cost)} of cost, not billed yet"
+        costs.append(("Estimated", estimated, share))
     return [
         *((name, _money(cost, view), remark) for name, cost, remark in costs),
         *(
@@ -144,7 +180,7 @@ def as_slack(message: Message) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [
         {
             "type": "header",
-            "text": {"type": "plain_text", "text": message.title[:_SLACK_HEADER], "emoji": False},
+            "text": {"type": "plain_text", "text": shortened(message.title, _SLACK_HEADER), "emoji": False},
         },
         *({"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in _parts(body)),
     ]
@@ -198,23 +234,23 @@ _SLACK_FIXES = {
 }
 
 
-def send_to_slack(config: Slack, body: dict[str, Any]) -> None:
-    """POST `body` to the webhook of [notify.slack]. Raises ConfigError without one, GpucostError if Slack refuses."""
-    url = secret("notify.slack", "webhook_url", config.webhook_url_file, config.webhook_url_env)
+def send_to_slack(config: Slack, body: dict[str, Any], section: str = "notify.slack") -> None:
+    """POST `body` to the webhook of a section. Raises ConfigError without one, GpucostError if Slack refuses."""
+    url = secret(section, "webhook_url", config.webhook_url_file, config.webhook_url_env)
     if url is None:
         raise ConfigError(
-            "the URL of [notify.slack] is missing",
-            "set webhook_url_env or webhook_url_file under [notify.slack] in gpucost.toml",
+            f"the URL of [{section}] is missing",
+            f"set webhook_url_env or webhook_url_file under [{section}] in gpucost.toml",
         )
     # the URL is a secret, so it is not repeated
     if not url.startswith(("http://", "https://")) or any(letter.isspace() for letter in url):
         raise ConfigError(
-            "[notify.slack] the URL must begin with http:// or https:// and must not contain blanks"
+            f"[{section}] the URL must begin with http:// or https:// and must not contain blanks"
         )
     headers = {"Content-Type": "application/json; charset=utf-8"}
     answer = send("POST", url, readable_json(body).encode(), headers, "Slack")
     if not 200 <= answer.status < 300:
-        fix = _SLACK_FIXES.get(answer.text.split(":")[0].strip(), "check the URL under [notify.slack]")
+        fix = _SLACK_FIXES.get(answer.text.split(":")[0].strip(), f"check the URL under [{section}]")
         raise GpucostError(
             f"Slack at {answer.host} answered {answer.status}: {answer.text or 'empty response'}", fix
         )

@@ -214,6 +214,21 @@ class Request:
             fields |= dict(zip(("period", "period_name", "period_note"), self.chosen, strict=True))
         return Query(**{"now": self.now, **fields, **more})
 
+    def check_names(self, query: Query) -> None:
+        """Raise GpucostError for a filter that names something without GPUs in the query's period.
+
+        The error lists similar names. Patterns, and teams of a tree, are not checked.
+        """
+        from gpucost.store.usage import unknown_name
+
+        if not any(query.filters.values()):
+            return
+        with self.attributed().read() as con:
+            if error := unknown_name(
+                con, *query.period.span, query.period_name, query.filters, query.relatives
+            ):
+                raise error
+
     def report(self, **more: Any) -> ReportView:
         """The report for that query. Raises GpucostError if there is none."""
         from gpucost.questions.report.reading import report

@@ -219,8 +219,7 @@ def _block(section: Section) -> Block:
 def _status(view: ReportView) -> str:
     """The missing or estimated parts of the figures."""
     coverage = view.coverage
-    is_whole = coverage.is_complete and not coverage.not_collected_hours
-    parts = [] if is_whole else ["not fully collected"]
+    parts = [] if coverage.is_whole else ["not fully collected"]
     if coverage.estimated_cost:
         parts.append("partly estimated" if coverage.billed_cost else "estimated: not billed yet")
     return "; ".join(parts) or "fully billed"

@@ -52,19 +52,20 @@ def brief(view: ReportView) -> str:
 
 
 def summary(view: ReportView) -> tuple[str, str, str]:
-    """Cost; idle cost and the ratios with a target; most expensive rows and coverage."""
+    """The headline; idle and unallocated cost and the ratios with a target; most expensive rows and coverage."""
     totals = view.totals
     nodes = view.node_totals
     currency = view.currency
     named = partial(figure_text, unit="money", currency=currency, decimals=2)
     percent = partial(figure_text, unit="ratio", currency=currency, decimals=1)
-    cost = f"{view.title}: {named(nodes.node_cost if nodes else totals.cost)}"
+    costs = [
+        f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
+    ]
     if nodes:
         share = percent(ratio(nodes.unallocated_cost, nodes.node_cost))
-        cost += f"; unallocated {named(nodes.unallocated_cost)}, {share} {OF_NODES}"
+        costs.append(f"unallocated {named(nodes.unallocated_cost)}, {share} {OF_NODES}")
     if view.totals_api:
-        cost += f"; bought tokens {named(view.totals_api.api_cost)}"
-    idle = f"Idle {named(totals.idle_cost)}, {percent(ratio(totals.idle_cost, totals.cost))} {OF_ALLOCATED}"
+        costs.append(f"bought tokens {named(view.totals_api.api_cost)}")
     targets = (
         f"{figure.label.lower()} {value_of(figure, currency)} ({remark(figure)}: {figure.status})"
         for figure in view.targets
@@ -80,7 +81,11 @@ def summary(view: ReportView) -> tuple[str, str, str]:
     messages = (
         f"{label.lower()} {'; '.join(trust[label])}" for label in ("Collected", "Prices") if label in trust
     )
-    return cost, "; ".join([idle, *targets]), "; ".join([f"Most: {', '.join(names) or 'none'}", *messages])
+    return (
+        view.headline,
+        "; ".join([*costs, *targets]),
+        "; ".join([f"Most: {', '.join(names) or 'none'}", *messages]),
+    )
 
 
 @cache

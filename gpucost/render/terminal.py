@@ -67,6 +67,8 @@ class _Terminal:
     def print(self) -> None:
         """Write the page: its title, then every section with as many columns as fit."""
         self.console.print(Text(self.page.title, style="bold"), width=self.prose)
+        if self.page.headline:
+            self.console.print(Text(self.page.headline), width=self.prose)
         if self.page.subtitle:
             self.console.print(Text(self.page.subtitle, style="dim"), width=self.prose)
         for section in self.page.sections:

@@ -380,6 +380,11 @@ class Coverage(CoverageAnswer):
     estimated_cost: Decimal
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the period is over and was collected in full."""
+        return self.is_complete and not self.not_collected_hours
+
+    @property
     def gaps(self) -> list[Gap]:
         """All gaps, by time and cluster."""
         gaps = (*self.not_collected, *self.bridged, *self.partial, *self.off)
@@ -552,10 +557,12 @@ Section = Table | Figures | Texts | Items
 class Page:
     """The page for people, before any format; money is in `currency`.
 
-    `whole_in` is the format that also has the columns left out of tables. `lines` replace the page as text.
+    `headline` is its first sentence. `whole_in` is the format that also has the columns left out of tables. `lines`
+    replace the page as text.
     """
 
     title: str
+    headline: str = ""
     subtitle: str = ""
     lines: Names = ()
     currency: str

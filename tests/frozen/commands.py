@@ -54,8 +54,8 @@ forecast-months           | forecast --month 2026-03 --months 2 --growth 5
 anomalies                 | anomalies --month 2026-03 --min-cost 1
 explain-node              | explain node train --at 2026-03-12T06:00Z
 explain-team              | explain team research --month 2026-03
-explain-namespace         | explain namespace serve --day 2026-03-12 --rows 5
-explain-workload          | explain workload Job/run-a --month 2026-03
+explain-namespace         | explain namespace serve --day 2026-03-12 --rows 4
+explain-workload          | explain workload Job/run-a --month 2026-03 -v
 prices                    | prices
 prices-gpu                | prices A100 --region us-west-2
 prices-tco                | prices tco onprem.toml

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
+import textwrap
 import threading
 from collections.abc import Iterator
 from email import message_from_bytes, policy
@@ -204,7 +205,7 @@ def test_mail_has_text_and_html(smtp: Mail, store: Path) -> None:
     assert notify(store, "email", *LINK).exit_code == 0
     assert smtp.mails[0].rcpt_tos == ["a@example.com", "b@example.com"]
     mail = smtp.last()
-    assert mail["Subject"] == "Monthly GPU report: all teams, October 2026"
+    assert mail["Subject"].startswith("all GPU nodes: $1,730.16 in October 2026; idle $")
     assert mail["To"] == "a@example.com, b@example.com"
     text, html = (mail.get_body((kind,)).get_content() for kind in ("plain", "html"))
     totals = json.loads(run(store, "report", "--month", "2026-10", "--format", "json").stdout)["totals"]
@@ -215,7 +216,27 @@ def test_mail_has_text_and_html(smtp: Mail, store: Path) -> None:
     # a team named like a header adds no header
     assert notify(store, "email", "--team", HOSTILE).exit_code == 0
     mail = smtp.last()
-    assert mail["Bcc"] is None and "Bcc: x@evil" in mail["Subject"] and len(mail["Subject"]) <= 140
+    assert mail["Bcc"] is None and "Bcc: x@evil" in mail["Subject"] and len(mail["Subject"]) <= 250
+
+
+def test_owners_get_the_mail_on_their_team(smtp: Mail, store: Path, folder: Path) -> None:
+    file = folder / "gpucost.toml"
+    owners = [
+        f'[[notify.teams]]\nteam = "{name}"\nrecipients = ["{name}@example.com"]\n'
+        for name in ("product", "vision")
+    ]
+    file.write_text("\n".join([textwrap.dedent(file.read_text()), *owners]))
+    assert notify(store, "email").exit_code == 0
+    recipients = [mail.rcpt_tos for mail in smtp.mails]
+    assert recipients == [["a@example.com", "b@example.com"], ["product@example.com"], ["vision@example.com"]]
+    assert smtp.last()["Subject"].startswith("vision: $")
+    # the others are sent if one is refused
+    smtp.refused = {"product@example.com": "550 unknown"}
+    result = notify(store, "email")
+    assert result.exit_code == 1 and "refused every recipient: product@example.com" in result.stderr
+    assert len(smtp.mails) == 5 and smtp.last()["To"] == "vision@example.com"
+    assert notify(store, "email", "--team", "vision").exit_code == 0
+    assert smtp.mails[-1].rcpt_tos == ["vision@example.com"]
 
 
 #: The server's first answer, refused recipients, accepted mails, the exit code of the command and its text.

@@ -52,6 +52,16 @@ class Question:
     query: str
     start: int
     at: int
+    form: dict[str, str] = field(default_factory=dict)
+
+    def nodes(self, first: int, last: int) -> Reply | None:
+        """The number of nodes at the steps of a query for it, on a server with nodes from `first` to `last`."""
+        if self.query != "count(kube_node_info)" or "step" not in self.form:
+            return None
+        start, end, step = (round(float(self.form[name]) * 1000) for name in ("start", "end", "step"))
+        values = [[at / 1000, "1"] for at in range(start, end + 1, step) if first <= at <= last]
+        result = [{"metric": {}, "values": values}] if values else []
+        return Reply(200, {"status": "success", "data": {"resultType": "matrix", "result": result}})
 
     @property
     def is_range(self) -> bool:
@@ -123,7 +133,7 @@ class Handler(Quiet, BaseHTTPRequestHandler):
             query, at = fields.get("query", ""), round(float(fields.get("time", 0)) * 1000)
             fake.queries.append(query)
         length = re.fullmatch(r".*\[(\d+)ms\]", query)
-        question = Question(self, self.path, query, at - int(length[1]) if length else at, at)
+        question = Question(self, self.path, query, at - int(length[1]) if length else at, at, fields)
         reply = fake.trick(question) or Reply(200, question.document())
         if isinstance(reply, Reply):
             self.send(reply)

@@ -95,7 +95,8 @@ LOADED = {
         "cli.asking cli.parameters options questions questions.report questions.report.reading questions.request "
         "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view "
-        "questions.report.build questions.report.coverage questions.report.labels questions.report.query questions.report.rows "
+        "questions.report.build questions.report.coverage questions.report.headline questions.report.labels "
+        "questions.report.query questions.report.rows "
         "questions.report.sections questions.report.series questions.report.sharing "
         "records resources shapes store store.bill_rules store.charges store.connection store.schema store.sqlfiles store.usage "
         "suggest texts",

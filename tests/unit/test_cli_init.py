@@ -51,11 +51,13 @@ def test_detected_settings_are_written(work: Path, fake: Fake, monkeypatch: pyte
     assert config.store == work / "gpucost.duckdb"
 
 
-def test_yes_takes_the_default_if_no_server_is_found(work: Path) -> None:
+def test_server_stays_a_comment_if_none_is_found(work: Path) -> None:
     _, err = call("init", "--yes")
-    assert "found no Prometheus" in err
-    assert "by default after 15 days" in err
-    assert load_config(environ={}, cwd=work).prometheus[0].url == discover.LOCAL
+    assert "found no Prometheus on this machine: set url under [prometheus]" in err
+    assert "by default after 15 days" in err and "answers at" not in err
+    text = (work / "gpucost.toml").read_text()
+    assert f'\n# [prometheus]\n# url = "{discover.LOCAL}"\n' in text and "@url@" not in text
+    assert load_config(environ={}, cwd=work).timezone == "Europe/Berlin"
 
 
 def test_given_url_store_and_file_are_written(work: Path) -> None:

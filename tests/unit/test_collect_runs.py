@@ -13,9 +13,10 @@ from gpucost import pipeline
 from gpucost.collect.base import CollectResult
 from gpucost.collect.prometheus.collector import collect_prometheus
 from gpucost.config.model import Config, PrometheusSource
-from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso
+from gpucost.periods import MS_PER_HOUR, Period, from_ms, iso, to_ms
 from gpucost.store import runs
 from gpucost.store.connection import Store
+from tests.text_tables import named_rows
 from tests.unit.fake_server import EIGHT_HOURS, FULL, NOTHING, QUICK, T0, Fake, Reply, blocks, collect, query
 
 
@@ -61,6 +62,38 @@ def test_first_run_starts_with_the_month_and_the_next_with_an_overlap(fake: Fake
     ):
         assert str(collect(fake, tmp_path, None, now=now).requested) == asked
     assert query(tmp_path, "SELECT sum(samples) FROM blocks") == [((2 * 24 + 6) * 60 + 30,)]
+
+
+#: The first day of data before the run, and the start of the first run.
+FIRST = """
+in the month before | 5   | 2026-01-29T04:00:00Z
+in this month       | 1   | 2026-02-01T00:00:00Z
+long ago            | 500 | 2025-11-03T04:00:00Z
+"""
+
+
+@pytest.mark.parametrize(("days", "start"), named_rows(FIRST))
+def test_first_run_starts_with_the_data_of_the_server(
+    fake: Fake, tmp_path: Path, days: str, start: str
+) -> None:
+    now = datetime(2026, 2, 3, 4, 30, tzinfo=UTC)
+    first = to_ms(now - timedelta(days=int(days)))
+    fake.trick = lambda question: question.nodes(first, to_ms(now)) or (question.is_range and NOTHING)
+    result = collect(fake, tmp_path, None, now=now)
+    assert iso(result.requested.start) == start
+
+
+def test_run_without_samples_names_the_data_of_the_server(fake: Fake, tmp_path: Path) -> None:
+    first, last = T0 - 90 * MS_PER_HOUR + 60_000, T0 - 20 * MS_PER_HOUR
+    fake.trick = lambda question: question.nodes(first, last) or (question.is_range and NOTHING)
+    result = collect(fake, tmp_path, now=from_ms(T0 + 8 * MS_PER_HOUR))
+    (found,) = [finding for finding in result.findings if finding.code == "range"]
+    start, end = iso(from_ms(T0 - 90 * MS_PER_HOUR)), iso(from_ms(T0 - 19 * MS_PER_HOUR))
+    assert found.message == f"{fake.url} has data from {start} to {end}"
+    assert found.fix == f"gpucost collect prometheus --source {fake.url} --from {start} --to {end}"
+    fake.trick = lambda question: question.nodes(first, last)
+    found_later = collect(fake, tmp_path, now=from_ms(T0 + 8 * MS_PER_HOUR)).findings
+    assert "range" not in [finding.code for finding in found_later]
 
 
 def test_time_before_the_oldest_data_is_not_collected(fake: Fake, tmp_path: Path) -> None:

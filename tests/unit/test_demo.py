@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,12 +12,14 @@ import duckdb
 import pytest
 
 from gpucost import pipeline
+from gpucost.api import Gpucost
 from gpucost.collect.slurm.sacct import DELIMITER, FIELDS
 from gpucost.config.model import Config
 from gpucost.demo import fixture
 from gpucost.demo.build import build, last_months, prepare
 from gpucost.errors import UsageError
 from gpucost.periods import Period
+from gpucost.questions import findings as of_findings
 from gpucost.questions.queue.waits import slurm
 from gpucost.questions.reconcile import reconciliation
 from gpucost.questions.report import reading
@@ -27,6 +31,7 @@ from tests.replay.result import unpaid
 from tests.sample.fixture import BILLED_FOR, SECONDS
 from tests.sample.fleet import TEAMS
 
+TITLES = (of_findings.TITLE, "All workloads")
 BILLED, ESTIMATED = last_months(datetime(2026, 11, 21, tzinfo=UTC))
 
 
@@ -178,6 +183,50 @@ def test_demo_slurm_cluster_covers_all_slurm_features(demo: Config) -> None:
     view = reading.report(demo, store, Query(period=ESTIMATED, period_name="", clusters=("hpc",)))
     assert view.node_totals is not None and view.node_totals.unavailable_gpu_hours > 0
     assert view.node_totals.over_allocated_gpu_hours == 0
+
+
+def test_cost_without_work_is_of_the_workloads_of_that_kind(demo: Config) -> None:
+    client = Gpucost(demo.path, demo.store)
+    answers = {
+        name: json.loads(client.ask(f"unit {name}").json()) for name in ("epoch", "experiment", "tokens")
+    }
+    of_any = json.loads(client.ask("unit requests", count="epoch").json())
+    unworked = {
+        name: {row["workload"] for row in found["cost_without_work"]} for name, found in answers.items()
+    }
+    examples = (
+        "Job/segmenter-26",
+        "Job/eval-suite-53",
+        "Deployment/guard-api",
+        "Pod/try-vllm",
+        "StatefulSet/jupyter-bob",
+    )
+    listed = {name: [name in several for name in examples] for name, several in unworked.items()}
+    assert listed["epoch"] == [True, False, False, True, False]
+    assert listed["experiment"] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]  # jobs without a tracker are experiments
+    assert listed["tokens"] == [False, False, True, True, False]
+    assert {*examples} <= {row["workload"] for row in of_any["cost_without_work"]}
+    allocated = {found["totals"]["allocated_cost"] for found in (*answers.values(), of_any)}
+    assert allocated == {json.loads(client.ask("report", month="2026-10").json())["totals"]["cost"]}
+    # runs that are over have no forecast, unless it is requested
+    planned = [row for row in answers["epoch"]["runs"] if row["planned_epochs"]]
+    assert planned and all(row["forecast_cost"] is None for row in planned)
+    requested = json.loads(client.ask("unit epoch", planned_epochs=50).json())["runs"]
+    assert any(row["forecast_cost"] for row in requested)
+
+
+def test_findings_are_before_the_table_of_workloads(demo: Config) -> None:
+    answer = Gpucost(demo.path, demo.store).ask(
+        "report", month="2026-10", team="platform", findings=2, format="html"
+    )
+    heads = [title for title in re.findall("<h2><bdi>(.+?)</bdi>", answer.html()) if title in TITLES]
+    assert heads == [*TITLES]
 
 
 def test_only_an_earlier_demo_is_overwritten(demo: Config, tmp_path: Path) -> None:

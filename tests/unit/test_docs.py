@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import tomllib
@@ -166,3 +167,21 @@ def test_stages_and_paths_in_the_docs_exist() -> None:
                 missing.append(f"{page.name}: {name}")
     assert len(stages) > 150
     assert missing == []
+
+
+def test_messages_cite_no_page_that_users_lack() -> None:
+    """Packages contain neither docs/ nor README.md; docstrings and option help may cite them."""
+    cited = []
+    for path in (ROOT / "gpucost").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        helps = [
+            node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ]
+        helps += [
+            node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Option"
+        ]
+        skipped = {id(part) for node in helps for part in ast.walk(node)}
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+                cited += [(path.name, page) for page in re.findall(r"docs/[\w-]+\.md|README", node.value)]
+    assert not cited

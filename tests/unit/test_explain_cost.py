@@ -6,12 +6,13 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpucost.periods import Period
-from gpucost.questions.explain import explain_cost
+from gpucost.questions.explain import _in_brief, explain_cost
 from gpucost.questions.explain.costs import CostExplained
 from gpucost.questions.report import reading
 from gpucost.questions.report.query import Query
@@ -102,6 +103,21 @@ def test_team_has_its_pods_and_cost_outside_node_life(fleet: Billed, monkeypatch
     costs = [pod["cost"] for pod in found["pods"]]
     assert sum(costs) == pytest.approx(found["cost"]) and costs == sorted(costs, reverse=True)
     assert all(pod["devices"] for pod in found["pods"])
+
+
+def test_default_answer_fits_one_screen(fleet: Billed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    brief, whole = (run(line(fleet, f"team serve {more}")).stdout for more in ("", "-v"))
+    assert len(brief.splitlines()) <= 24 and "By pod" not in brief
+    assert "By pod" in whole and "By price" not in whole
+    answer = explained(fleet, teams=("serve",))
+    prices, rows = _in_brief(answer)
+    assert sum(each.cells[-1] for each in prices.lines) == answer.cost
+    assert [each.cells[1] for each in prices.lines] == [f"{len(answer.nodes)}"]
+    machines = [machine for node in answer.nodes for machine in node.bill]
+    assert [each.cells[-1] for each in rows.lines] == [machine.cost for machine in machines[:3]]
+    first = machines[0].first_rows[0]
+    assert rows.lines[0].cells[2] == f"{Path(first.source_file).name}:{first.source_row}"
 
 
 def test_days_add_up_and_changed_prices_of_a_node_are_listed(fleet: Billed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -28,11 +29,11 @@ class Installed:
 def test_extra_is_added_by_the_tool_that_installed(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(sys, "executable", f"{prefix}/bin/python")
-    monkeypatch.setattr(installation, "distribution", lambda _: Installed('{"url": "file:///src/gpucost"}'))
+    monkeypatch.setattr(metadata, "distribution", lambda _: Installed('{"url": "file:///src/gpucost"}'))
     assert installation.with_extra("mcp") == CASES[prefix]
 
 
 def test_unclaimed_package_name_is_never_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "distribution", lambda _: Installed(None))
+    monkeypatch.setattr(metadata, "distribution", lambda _: Installed(None))
     assert installation.with_extra("aws").endswith("-m pip install 'DIR[aws]'")
     assert installation.upgrade().endswith("-m pip install DIR")

@@ -69,10 +69,10 @@ def test_brief_report_has_three_lines(store: Path) -> None:
     totals = answer(words)["totals"]
     cost, idle, most = brief.splitlines()
     assert cost.startswith(
-        f"**GPU report: all teams, 2026-10-01 to 2026-10-02: ${totals['node_cost']:,.2f}; unallocated "
+        f"**all GPU nodes: ${totals['node_cost']:,.2f} from 2026-10-01 to 2026-10-02; idle "
     )
     share = 100 * totals["idle_cost"] / totals["cost"]
-    assert idle.startswith(f"Idle ${totals['idle_cost']:,.2f}, {share:.1f} % of allocated cost; efficiency ")
+    assert idle.startswith(f"Idle ${totals['idle_cost']:,.2f}, {share:.1f} % of allocated cost; unallocated ")
     assert most.startswith("Most: ") and "; collected " in most
 
 
@@ -184,6 +184,22 @@ def test_team_in_only_one_period_is_gone(six_days: Path) -> None:
     found = answer(f"{words} --team vision")
     assert (found["by"], found["after"]["cost"]) == (["workload"], 0)
     assert found["parts"]["gone"] == found["cost_change"] < 0
+
+
+def test_numbered_runs_are_one_workload(tmp_path: Path) -> None:
+    fleet = Fleet()
+    fleet.node(1, "n1", "A100", 4, "on_demand", "4")
+    for number, name in enumerate(("sweep-1", "sweep-2", "solo-9", "v2", "sweep-3", "v1"), 1):
+        fleet.pod(number, 1, "ml", name, f"Job/{name}")
+    for hour in range(48):
+        held = [(1, 1), (3, 1), (5, 1), (6, 1)] if hour < 24 else [(2, 3), (4, 1)]
+        fleet.cell(OCTOBER + hour * HOUR, 1, [(number, "research", gpus, 1.0, 1.0) for number, gpus in held])
+    fleet.rows["collected"].append(("prod", OCTOBER, OCTOBER + 48 * HOUR))
+    fleet.write(tmp_path / "store.duckdb")
+    found = answer(f"diff 2026-10-01 2026-10-02 --team research --store {tmp_path / 'store.duckdb'}")
+    rows = {row["workload"]: (row["new"], row["gone"], row["volume"]) for row in found["rows"]}
+    others = {"Job/solo-9": (0, -24, 0), "Job/v1": (0, -24, 0), "Job/v2": (24, 0, 0)}
+    assert rows == {"Job/sweep-*": (0, 0, 24)} | others
 
 
 NOT_COMPARED = """

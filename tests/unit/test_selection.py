@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpucost.api import Gpucost
 from gpucost.config.model import Config
 from gpucost.errors import GpucostError
 from gpucost.periods import Period
@@ -56,3 +57,20 @@ def test_unknown_name_is_refused_with_similar_names(demo: Config, by: str, name:
     with pytest.raises(GpucostError, match=message) as raised:
         reading.report(demo, Store(demo.store), replace(ALL, **chosen))
     assert near in str(raised.value.fix)
+
+
+QUESTIONS = "report waste efficiency findings policy_check unit_epoch unit_tokens whatif_spot whatif_schedule whatif_reserve diff"
+
+
+@pytest.mark.parametrize("name", QUESTIONS.split())
+def test_each_unknown_name_is_refused_by_every_question(demo: Config, name: str) -> None:
+    client = Gpucost(demo.path, demo.store)
+    words = ("2026-09", "2026-10") if name == "diff" else ()
+    month = {} if name == "diff" else {"month": "2026-10"}
+    for chosen in ({"team": ("research", "visoin")}, {"cluster": ("demo", "visoin")}):
+        (kind,) = chosen
+        with pytest.raises(GpucostError, match=f"no {kind} 'visoin' held GPUs in .*October 2026") as raised:
+            client.ask(name.replace("_", " "), *words, **month, **chosen)
+        assert ("vision" if kind == "team" else "hpc") in str(raised.value.fix)
+    with pytest.raises(GpucostError, match="no cluster 'visoin' held GPUs"):
+        client.ask("queue", month="2026-10", cluster="visoin")

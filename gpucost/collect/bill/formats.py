@@ -212,7 +212,7 @@ _NO_BILLS = (
 
 _EXPECTED = (
     "expected an AWS Cost and Usage Report (legacy CUR or CUR 2.0), a Google Cloud detailed usage cost export, an Azure cost "
-    "export, an OCI cost report, OpenAI's or Anthropic's costs, or a FOCUS 1.0 to 1.4 cost and usage file; see docs/billing.md"
+    "export, an OCI cost report, OpenAI's or Anthropic's costs, or a FOCUS 1.0 to 1.4 cost and usage file"
 )
 
 

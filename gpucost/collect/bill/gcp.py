@@ -71,7 +71,9 @@ FORMATS = (_format("service invoice"), _format("service_description invoice_mont
 
 def _in_words(what: str) -> AbstractContextManager[None]:
     return google_in_words(
-        what, "try again later; none of it was loaded", ("", "grant the roles in docs/billing-gcp.md")
+        what,
+        "try again later; none of it was loaded",
+        ("", "grant roles/bigquery.dataViewer and roles/bigquery.jobUser"),
     )
 
 

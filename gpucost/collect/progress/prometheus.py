@@ -124,6 +124,6 @@ def _without_series(
         findings.append(SourceFinding("note", "unit_without_series", message, fix))
     if not findings and names is not None and not any(unit.query or unit.metric in names for unit in units):
         message = f"{source.url} has no known metrics of work"
-        fix = "configure your metrics in [[units]] of gpucost.toml; see docs/units.md"
+        fix = "configure your metrics in [[units]] of gpucost.toml"
         findings.append(SourceFinding("note", "no_units", message, fix))
     return findings

@@ -6,7 +6,8 @@ moment. Then constant series are read raw only if their hourly sums are not proo
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -88,6 +89,8 @@ _PROBE_MINUTES = 10
 _PRESENCE_STEP_MS, _PRESENCE_MARGIN_MS, _PRESENCE_PART_MS = 2 * 60_000, 15 * 60_000, MS_PER_DAY
 # Share of constant samples that are read raw: about two of an hour's sixty, plus the ends of lives.
 _CONSTANT_SHARE = 15
+# A first run collects at most so many days; the server's data is looked for in the last two years.
+_FIRST_DAYS, _LOOKBACK_DAYS = 92, 730
 # Age from which the newest sample is reported as old.
 _LATE_MS = MS_PER_HOUR
 
@@ -566,6 +569,8 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
                 ]
         if end == self._now_ms:
             result.findings += self._newest()
+        if not (result.metrics or result.dropped or result.failed_windows):
+            result.findings += self._range()
         result.findings += server_warnings(self._server, self._client)
 
     def _findings(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
@@ -585,7 +590,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def _before_retention(self, data_from_ms: int) -> SourceFinding:
         lost = f"{self.source} has no data before {iso(from_ms(data_from_ms))}; that time is lost"
-        fix = "collect every day, before the server deletes old data (see README)"
+        fix = "collect every day, before the server deletes old data"
         return SourceFinding("warning", "before_retention", lost, fix)
 
     def _silence(self, con: DuckDBPyConnection, result: CollectResult) -> Iterator[SourceFinding]:
@@ -629,7 +634,7 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
 
     def _newest(self) -> list[SourceFinding]:
         """A warning if the newest sample is old: the server lags, or this machine's clock is ahead."""
-        newest_ms = self.newest_ms or self._newest_on_server()
+        newest_ms = self.newest_ms or self._on_server(max)
         if newest_ms is None or self._now_ms - newest_ms <= _LATE_MS:
             return []
         age = (self._now_ms - newest_ms) / MS_PER_HOUR
@@ -638,22 +643,44 @@ class PrometheusCollector(Collector[list[ReadAnswer]]):
         fix = f"check this machine's clock ({iso(self._now.replace(microsecond=0))}), otherwise find out why the server lags"
         return [SourceFinding("warning", "newest_sample", f"{self.source}: {newest}", fix)]
 
-    def _newest_on_server(self) -> int | None:
-        """The approximate last moment with nodes on a server without recent data; None if not within two
-        years.
+    def find_first(self) -> None:
+        """Begin a first run at the server's first data, at most _FIRST_DAYS ago.
+
+        Without an answer, the run begins with the month.
         """
-        start, end = self._now_ms - 730 * MS_PER_DAY, self._now_ms
-        last = 0
+        if self.newest_ms is None:
+            self.first_ms = self._on_server(min, _FIRST_DAYS)
+
+    def _on_server(self, pick: Callable[[Iterable[int]], int], days: int = _LOOKBACK_DAYS) -> int | None:
+        """The approximate first (`min`) or last (`max`) moment with nodes on the server; None without any.
+
+        Looks at every day of the last `days`, then at the hours and at every five minutes around the day that
+        `pick` chooses. An answer that fails ends the search with the last choice.
+        """
+        start, end = self._now_ms - days * MS_PER_DAY, self._now_ms
+        found = None
         for step in (MS_PER_DAY, MS_PER_HOUR, 5 * 60_000):
             try:
                 answer = self._client.by_step(_NODE_INFO, f"count({_NODE_INFO})", (start, end), step)
             except SourceError:
                 break
-            last = int(answer.ts_ms.max(initial=last))
-            if not last:
+            if not len(answer.ts_ms):
                 break
-            start, end = last, min(last + step, self._now_ms)
-        return last or None
+            found = pick(answer.ts_ms.tolist())
+            start, end = max(start, found - step), min(found + step, end)
+        return found
+
+    def _range(self) -> Iterator[SourceFinding]:
+        """The time for which the server has data, for a run without samples.
+
+        The fix is the command that collects this time.
+        """
+        first, last = self._on_server(min), self._on_server(max)
+        if first is not None and last is not None:
+            span = period_of(whole_hours([(first, last + 1)], self._now_ms)[0])
+            words = f"--source {shlex.quote(self.source)} --from {iso(span.start)} --to {iso(span.end)}"
+            message = f"{self.source} has data from {iso(span.start)} to {iso(span.end)}"
+            yield SourceFinding("warning", "range", message, f"gpucost collect prometheus {words}")
 
 
 def collect_prometheus(
@@ -667,8 +694,9 @@ def collect_prometheus(
 ) -> CollectResult:
     """Collect one server's samples into the store; cores and memory only if the cost basis charges them.
 
-    Without a period, the first run collects the current month so far. Later runs collect missing time, the
-    time since the last collected moment minus two hours, and incomplete hours of the last `late_hours`. With
+    Without a period, the first run collects the last 92 days, as far as the server has data, but at least the
+    current month so far. Later runs collect missing time, the time since the last collected moment minus two
+    hours, and incomplete hours of the last `late_hours`. With
     a period, everything in it is collected again. Raises SourceError if the server does not answer like
     Prometheus, or this machine's clock is behind the stored data. Failed windows are in the result.
     """
@@ -680,6 +708,9 @@ def collect_prometheus(
         collector = PrometheusCollector(config, source, store, client, moment)
         with store.write() as con:
             collector.take_stock(con)
+        if period is None:
+            collector.find_first()
+        with store.write() as con:
             spans = collector.spans(con, period, moment, config.tz, collector.newest_ms)
         late = subtract(whole_hours(collector.late_spans(), now_ms), spans) if period is None else []
         requested = period or period_of((spans[0][0], spans[-1][1]))

@@ -45,7 +45,7 @@ def budget_check(
     if not settings.budgets:
         raise ConfigError(
             f"{settings.path or 'the configuration'} has no budgets",
-            "add [[budgets]] with name, amount and, for a team's, team; docs/budgets.md has all keys",
+            "add [[budgets]] with name, amount and, for a team's, team",
         )
     period, name = chosen_month(request)
     # first, for its error message if the month has no data

@@ -44,7 +44,8 @@ def diff(
     """Show the changes between two periods and their causes: price, volume, mix, idle time, workloads, unallocated
     GPUs.
 
-    The parts add up to the change, exactly; docs/diff.md has the arithmetic. TO is exclusive. Periods of different
+    The parts add up to the change, exactly; docs/diff.md has the arithmetic. Runs of one name with a number at its end
+    (Job/sweep-1, Job/sweep-2) are one workload, Job/sweep-*. TO is exclusive. Periods of different
     length are compared as they are, and the cost per day is added.
 
     \b
@@ -57,6 +58,8 @@ def diff(
     spans = [parse_span(text, request.tz, request.now) for text in (before, after)]
     queries = [request.query(period=period, period_name=name, with_sections=False) for period, name in spans]
     dimensions = chosen_dimensions(by, narrowed=queries[0].is_narrowed)
+    both = Period(min(query.period.start for query in queries), max(query.period.end for query in queries))
+    request.check_names(replace(queries[0], period=both, period_name=f"{spans[0][1]} and {spans[1][1]}"))
     view, found = compare(request.settings, request.store, queries[0], queries[1], dimensions)
     return document(view, found, request.scope_name or "all teams", top)
 

@@ -1,6 +1,7 @@
 """Changes between two periods and their causes: price, volume, mix, idle, new and gone workloads, unallocated GPUs."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
@@ -10,8 +11,9 @@ from gpucost.options import Names
 from gpucost.periods import MS_PER_DAY, Period, to_ms
 from gpucost.questions.report.rows import MICRO, ZERO
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.render.view import CoverageAnswer, ReportView
+from gpucost.render.view import CoverageAnswer, ReportView, Row
 from gpucost.shapes import Shape
+from gpucost.texts import family_of
 
 _DIGITS = 60
 
@@ -216,7 +218,9 @@ def diff(before: ReportView, after: ReportView, by: Names, names: tuple[str, str
     period that is not over counts up to `now`.
     """
     days = _days(before, now), _days(after, now)
-    uses = _uses(before), _uses(after)
+    families = grouped((_family(row), row.keys["workload"]) for row in (*before.rows, *after.rows))
+    runs = {name for name, workloads in families.items() if len({*workloads}) > 1}
+    uses = _uses(before, runs), _uses(after, runs)
     parts = parts_of(*uses)
     side0, side1 = (_side(*facts) for facts in zip(names, (before, after), uses, days, strict=True))
 
@@ -250,16 +254,30 @@ def _days(view: ReportView, now: datetime) -> dict[str | None, float]:
     }
 
 
-def _uses(view: ReportView) -> dict[Cell, Use]:
-    uses = {}
+def _family(row: Row) -> Item:
+    """The item of a row, with its workload's family.
+
+    Rows of unallocated and not collected GPUs have no workload.
+    """
+    *place, workload = (row.keys[name] for name in _WORKLOAD)
+    return *place, workload and family_of(workload)
+
+
+def _uses(view: ReportView, runs: Collection[Item]) -> dict[Cell, Use]:
+    """The usage of each cell. The workloads of a family in `runs` are one item."""
+    uses: dict[Cell, Use] = defaultdict(Use)
     for row in view.rows:
         if row.kind == "shared" or row.kind == "api":
             continue
         kind = tuple(row.keys[name] for name in _KIND)
-        item = tuple(row.keys[name] for name in _WORKLOAD) if row.kind == "allocated" else kind
+        item = tuple(row.keys[name] for name in _WORKLOAD)
+        if row.kind != "allocated":
+            item = kind
+        elif (whole := _family(row)) in runs:
+            item = whole
         hours = Decimal(repr(row.own_gpu_hours))
         idle = Decimal(repr(row.measures.idle_gpu_hours))
-        uses[Cell(item, kind, row.kind)] = Use(hours, idle, row.own_cost)
+        uses[Cell(item, kind, row.kind)] += Use(hours, idle, row.own_cost)
     return uses
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from itertools import chain
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from gpucost.pipeline import read_attributed
 from gpucost.price.explain import shown_rows
 from gpucost.questions.explain.costs import (
     BilledMachine,
+    BillRow,
     CostExplained,
     NamespaceExplained,
     NodeCost,
@@ -23,7 +25,7 @@ from gpucost.questions.explain.costs import (
 )
 from gpucost.questions.report.query import Query
 from gpucost.questions.request import MonthRequest
-from gpucost.records import mixin_dataclass
+from gpucost.records import grouped, mixin_dataclass
 from gpucost.render.formatting import figure_text
 from gpucost.render.view import Document, Line, Section, Table, Texts, amount, figure, money, number, text
 from gpucost.store.connection import Store
@@ -31,6 +33,9 @@ from gpucost.store.connection import Store
 _SHORT_UUID = len("GPU-01234567")
 _CENT = Decimal("0.005")
 _WHOLE = "the node's cost"
+_TOP, _ROWS = 10, 5
+# The number of rows of each table that fits one screen.
+_BRIEF = 3
 
 
 @mixin_dataclass
@@ -41,8 +46,10 @@ class ExplainRequest(MonthRequest):
     cluster: Annotated[str | None, Option("Limit to this cluster.", "NAME")] = None
     top: Annotated[
         int, count("Number of the most expensive workloads, pods and nodes to list; JSON has all.", 1)
-    ] = 10
-    rows: Annotated[int, count("Number of prices and bill rows to list per node; JSON has all prices.")] = 5
+    ] = _TOP
+    rows: Annotated[int, count("Number of prices and bill rows to list per node; JSON has all prices.")] = (
+        _ROWS
+    )
 
 
 def explain_team(
@@ -50,9 +57,9 @@ def explain_team(
 ) -> Document:
     """Show where a team's cost comes from, down to the rows of the bill.
 
-    Lists the team's workloads by node, the others who share the cost of that node, the node's prices with their
-    sources, and the charges behind billed prices. Every sum is shown. Without a period: the same month as gpucost
-    report.
+    Lists the team's workloads by node, their prices, and the charges behind billed prices, on one screen. With -v,
+    --top or --rows also pods, the others who share the cost of a node, and each node's prices and charges, with every
+    sum. Without a period: the same month as gpucost report.
 
     \b
     Examples:
@@ -68,9 +75,9 @@ def explain_namespace(
 ) -> Document:
     """Show where a namespace's cost comes from, down to the rows of the bill.
 
-    Lists the namespace's workloads by node, the others who share the cost of that node, the node's prices with their
-    sources, and the charges behind billed prices. Every sum is shown. Without a period: the same month as gpucost
-    report.
+    Lists the namespace's workloads by node, their prices, and the charges behind billed prices, on one screen. With -v,
+    --top or --rows also pods, the others who share the cost of a node, and each node's prices and charges, with every
+    sum. Without a period: the same month as gpucost report.
 
     \b
     Examples:
@@ -88,9 +95,9 @@ def explain_workload(
 ) -> Document:
     """Show where a workload's cost comes from, down to its pods and the rows of the bill.
 
-    Lists each pod with its GPUs, times, node, devices and cost, the others who share the cost of those nodes, the
-    nodes' prices with their sources, and the charges behind billed prices. Every sum is shown. Without a period: the
-    same month as gpucost report.
+    Lists the workload's nodes, their prices, and the charges behind billed prices, on one screen. With -v, --top or
+    --rows also each pod with its GPUs, times and devices, the others who share the cost of a node, and each node's
+    prices and charges, with every sum. Without a period: the same month as gpucost report.
 
     \b
     Examples:
@@ -119,6 +126,8 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
         figure_text(amount, "money", answer.currency, 2)
         for amount in (answer.cost, answer.cost - answer.estimated_cost, answer.estimated_cost)
     )
+    is_brief = not request.client.verbose and (request.top, request.rows) == (_TOP, _ROWS)
+    details = (_by_pod(answer, request.top), *_by_node(name, answer, request.top, request.rows))
     return Document(
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
         subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
@@ -126,9 +135,8 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
         else "all of it from bills",
         currency=answer.currency,
         sections=(
-            _by_workload(answer, request.top),
-            _by_pod(answer, request.top),
-            *_by_node(name, answer, request.top, request.rows),
+            _by_workload(answer, _BRIEF if is_brief else request.top),
+            *(_in_brief(answer) if is_brief else details),
         ),
         whole_in="json",
         name=f"explain.{kind}",
@@ -172,6 +180,59 @@ def _by_workload(answer: CostExplained, top: int) -> Table:
     return Table.of(
         "By workload and node", answer.workloads[:top], columns, [total], _more(answer, answer.workloads, top)
     )
+
+
+def _in_brief(answer: CostExplained) -> Iterator[Table]:
+    """The prices of each kind of node, and the bill rows of each machine.
+
+    Kinds are the most expensive first. Their costs are shares of the requested name, and add up to its cost. The
+    billed cost of a machine includes its other holders.
+    """
+    alike = grouped(((_kind(node), ", ".join(node.node_cost_by_price_source)), node) for node in answer.nodes)
+    kinds = sorted(alike.items(), key=lambda kind: -_sum(kind[1], "cost"))
+    prices = (
+        text(lambda kind: kind[0][0], "Nodes"),
+        figure(lambda kind: f"{len(kind[1]):,}", "Number"),
+        figure(lambda kind: _prices_of(kind[1], answer.currency), "Price per hour"),
+        text(lambda kind: kind[0][1], "Price source", weight=1),
+        money(lambda kind: _sum(kind[1], "cost"), "Cost"),
+    )
+    yield Table.of("By price", kinds[:_BRIEF], prices, note=_left(kinds))
+    if machines := list(chain.from_iterable(node.bill for node in answer.nodes)):
+        rows = (
+            text("instance_key", "Machine"),
+            figure(lambda machine: f"{machine.rows:,}", "Rows"),
+            text(lambda machine: ", ".join(map(_place, machine.first_rows[:1])), "First row"),
+            money("cost", "Billed cost"),
+        )
+        yield Table.of("By bill row", machines[:_BRIEF], rows, note=_left(machines))
+
+
+def _kind(node: NodeCost, count: str = "") -> str:
+    """The instance type, capacity type and GPU model of a node: `p4d.24xlarge, on-demand, A100-SXM4-40GB`."""
+    kind = node.instance_type, node.capacity_type.replace("_", "-"), f"{count}{node.gpu_model or 'GPUs'}"
+    return ", ".join(filter(None, kind))
+
+
+def _prices_of(nodes: Sequence[NodeCost], currency: str) -> str:
+    """The lowest and the highest price per hour of these nodes.
+
+    One price if all are equal, and none without any price in the period.
+    """
+    prices = [price.price_per_hour for price in chain.from_iterable(node.prices for node in nodes)]
+    ends = dict.fromkeys((min(prices), max(prices))) if prices else ()
+    return " to ".join(_price(price, currency) for price in ends)
+
+
+def _left(rows: Sequence[Any]) -> str:
+    """The number of rows that are not listed in brief, and the option that lists them."""
+    more = f"and {len(rows) - _BRIEF:,} more; " if len(rows) > _BRIEF else ""
+    return f"{more}-v lists pods, nodes, prices and bill rows"
+
+
+def _place(row: BillRow) -> str:
+    """The name of the file and the number of the row."""
+    return f"{row.source_file.rpartition('/')[2]}:{row.source_row}"
 
 
 def _more(answer: CostExplained, rows: Sequence[Any], top: int) -> str | None:
@@ -248,12 +309,7 @@ def _paid_by(name: str, node: NodeCost) -> Table:
     parts = [(name, node.cost), ("others", node.others_cost), ("unallocated", node.unallocated_cost)]
     if node.not_collected_cost:
         parts.append(("not collected", node.not_collected_cost))
-    kind = (
-        node.instance_type,
-        node.capacity_type.replace("_", "-"),
-        f"{node.gpu_count:g} × {node.gpu_model}",
-    )
-    title = f"Node {node.node} in cluster {node.cluster}: {', '.join(filter(None, kind))}"
+    title = f"Node {node.node} in cluster {node.cluster}: {_kind(node, f'{node.gpu_count:g} × ')}"
     note = node.machine_id or "no provider id: bills cannot identify the node"
     return _parts(title, "Part", parts, (_WHOLE, node.node_cost), note)
 

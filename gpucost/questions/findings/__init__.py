@@ -15,7 +15,6 @@ from gpucost.questions.request import LabeledFleetRequest
 from gpucost.render.formatting import figure_text
 from gpucost.render.schema import columns_of, table
 from gpucost.render.view import Document, Item, Items
-from gpucost.store.usage import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,13 +64,7 @@ def findings(
     if minimum is not None:
         limits = settings.findings.model_copy(update={"minimum_per_month": minimum})
         settings = settings.model_copy(update={"findings": limits})
-    with request.attributed().read() as con:
-        period = request.period
-        error = unknown_name(
-            con, period.start_ms, period.end_ms, query.period_name, query.filters, query.relatives
-        )
-    if error:
-        raise error
+    request.check_names(query)
     with request.status() as show_progress:
         found = findings_of(settings, request.store, query, show_progress)
     request.note_gaps(request.clusters)

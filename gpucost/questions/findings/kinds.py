@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from gpucost.questions.report.rows import ZERO
 from gpucost.records import frozen_dataclass, grouped, grouped_by, keyed_dataclass
 from gpucost.render.templates import fill
 from gpucost.shapes import Shape
+from gpucost.texts import family_of
 from gpucost.whatif.flags import total
 from gpucost.whatif.fleet import NodeKey, Row, Scope, Workload, is_fitting
 
@@ -35,7 +35,6 @@ _IDLE = 0.8
 _SHORTEST = 3
 _HOURS = 24
 _LITTLE_USED = 0.5
-_NUMBER = re.compile(r"([-_.])\d+$")
 # The options of a Scope, in the order of its fields.
 _SCOPE = ("--team", "--namespace", "--workload", "--cluster")
 _IDLE_MINUTES = (("--idle-minutes", "60"),)
@@ -382,7 +381,7 @@ class Candidates:
         If the pattern fits other workloads, too, the names for commands are those of the runs.
         """
         families = grouped(
-            ((row["cluster"], row["namespace"], _NUMBER.sub(r"\1*", row["workload"])), row) for row in rows
+            ((row["cluster"], row["namespace"], family_of(row["workload"])), row) for row in rows
         )
         for (cluster, namespace, glob), members in families.items():
             names = _names(members)

@@ -78,7 +78,7 @@ class _Scenarios:
             self._quiet = quiet_hours(con, period)
             self.collected_ms, _ = read_collected(con, *period.bounds.values())
             commitments = read_covers(con, period, config.currency)
-            self.fleet = commitments.marked(read_stored(con, period, Scope()).fleet)
+            self.fleet = commitments.marked(read_stored(con, period, Scope(), name).fleet)
             self._whole = Usage(self.fleet, config.currency, name, "", commitments=commitments)
 
         pipeline.read_attributed(config, store, read, period)

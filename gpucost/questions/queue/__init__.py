@@ -57,9 +57,10 @@ def queue(
     found, waits, shares = answer.queues, answer.slurm_waits or [], answer.slurm_shares or []
     if not found and not waits:
         what = "no such queue" if name or request.clusters else "no queues"
+        request.check_names(request.query())
         raise GpucostError(
             f"Kueue, KAI and Volcano reported {what} in {request.period_name}",
-            "let Prometheus scrape the scheduler, and run gpucost collect prometheus; docs/kueue.md lists the metrics",
+            "let Prometheus scrape the scheduler's metrics, and run gpucost collect prometheus",
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()

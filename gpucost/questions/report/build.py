@@ -12,6 +12,7 @@ from gpucost.errors import GpucostError, NoDataError, StoreError
 from gpucost.periods import from_ms, is_month, month_name
 from gpucost.questions.report import labels, sharing
 from gpucost.questions.report.coverage import UNTRACKED, coverage
+from gpucost.questions.report.headline import headline, selected
 from gpucost.questions.report.query import Query, is_label, newest_data
 from gpucost.questions.report.rows import (
     ALL,
@@ -197,7 +198,7 @@ def _build(
             # a report on one team begins with its usage and waste; otherwise, and with --by, the rows come first
             main = cost_by(rows, query.dimensions, totals, whole, shared.get(part))
             sections.insert(len(sections) if query.is_narrowed and not query.by else 0, main)
-        views[part] = ReportView(
+        view = ReportView(
             title=_title(part_query, config.tz),
             subtitle=_subtitle(query, config.tz),
             period=query.period,
@@ -214,23 +215,15 @@ def _build(
             api_known_to=min(known_to.values(), default=None),
             series=series.get(part),
         )
+        if query.with_sections:
+            view = replace(view, headline=headline(config, part_query, view))
+        views[part] = view
     return views
 
 
 def _title(query: Query, tz: ZoneInfo) -> str:
-    namespaces = ", ".join(query.namespaces)
-    selection = ", ".join(query.teams) or "all teams"
-    if namespaces and query.teams:
-        selection += f" in {namespaces}"
-    elif namespaces:
-        selection = f"namespace{'s' if len(query.namespaces) > 1 else ''} {namespaces}"
-    pods = (*query.workloads, *(f"user {name}" for name in query.users), *query.labels)
-    if pods:
-        selection = ", ".join(pods) + (f" of {selection}" if query.teams or query.namespaces else "")
-    if query.clusters:
-        selection += f" on {', '.join(query.clusters)}"
     kind = "Monthly GPU report" if is_month(query.period, tz) else "GPU report"
-    return f"{kind}: {selection}, {query.period_name}"
+    return f"{kind}: {selected(query)}, {query.period_name}"
 
 
 def _subtitle(query: Query, tz: ZoneInfo) -> str:

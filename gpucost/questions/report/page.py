@@ -99,11 +99,12 @@ def blocks(
 ) -> tuple[Block, ...]:
     """A block for each input with content; `advice` is None if findings were not requested."""
     words = " ".join(period_words(period, config.tz))
+    # the long table of workloads is last, also in print
     found = [
-        searched(workloads),
+        _advice(advice, config.currency, words, top) if advice else None,
         _wasted(waste, config.currency, None if advice else f"gpucost findings {words}"),
         *(_per_unit(view, words) for view in units),
-        _advice(advice, config.currency, words, top) if advice else None,
+        searched(workloads),
     ]
     return tuple(filter(None, found))
 

@@ -303,13 +303,7 @@ def check_names(con: DuckDBPyConnection, query: Query, other_teams: Set[str] = f
         return  # a period without data has its own message
     period, name = query.period, query.period_name
     if error := unknown_name(
-        con,
-        period.start_ms,
-        period.end_ms,
-        name,
-        query.filters,
-        other_teams | query.relatives,
-        patterns=False,
+        con, *period.span, name, query.filters, other_teams | query.relatives, patterns=False
     ):
         raise error
     if error := labels.unknown_value(con, query):

@@ -211,6 +211,7 @@ def answer(
 ) -> Document:
     """The answer from `build`. Raises GpucostError if the period has no data."""
     settings, (period, name, _) = request.settings, request.chosen
+    request.check_names(request.query())
     query = UnitQuery(settings, period, name, **{name: getattr(request, name) for name in FILTERS})
 
     def read(con: DuckDBPyConnection) -> UnitView:

@@ -55,7 +55,7 @@ class ModelWithoutCost(WorkWithoutCost):
 
 
 class CostWithoutWork(Located):
-    """Cost without work of the requested unit."""
+    """Cost without work of the requested unit, of workloads that can have such work."""
 
     cost: Decimal
     idle_cost: Decimal
@@ -64,7 +64,7 @@ class CostWithoutWork(Located):
 
 
 class UnitTotals(TypedDict):
-    """`allocated_cost` is cost plus cost_without_work."""
+    """`allocated_cost` is the cost of all selected workloads."""
 
     cost: Decimal
     idle_cost: Decimal
@@ -161,11 +161,12 @@ class UnitView:
     facts: Item = field(default_factory=dict)
 
 
-# The cost of workloads without known work, and whether they have work of another unit.
+# The cost of workloads without known work, whether they have work of another unit, and whether their type is one of $kinds.
 _WITHOUT_WORK = """
 SELECT c.cluster, c.namespace, c.workload, string_agg(DISTINCT c.team, ', ' ORDER BY c.team) AS team, sum(c.cost) AS cost,
     sum(c.idle_cost) AS idle_cost, sum(c.allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms,
-    bool_or(o.workload IS NOT NULL) AS has_other_work
+    bool_or(o.workload IS NOT NULL) AS has_other_work,
+    len($kinds::VARCHAR[]) = 0 OR bool_or(list_contains($kinds::VARCHAR[], coalesce(c.workload_type, 'other'))) AS is_of_kind
 FROM unit_cells AS c
 ANTI JOIN (SELECT k[1] AS cluster, k[2] AS namespace, k[3] AS workload FROM (SELECT unnest($known::VARCHAR[][]) AS k))
     USING (cluster, namespace, workload)
@@ -176,19 +177,22 @@ ORDER BY cost DESC, c.cluster, c.namespace, c.workload"""
 
 
 def with_remainders(
-    con: DuckDBPyConnection, view: UnitView, lost: list[Any], places: Iterable[tuple[str, ...]] | None = None
+    con: DuckDBPyConnection,
+    view: UnitView,
+    lost: list[Any],
+    kinds: Names,
+    places: Iterable[tuple[str, ...]] | None = None,
 ) -> UnitView:
     """Add to the answer `lost`, the work without a cost, and the cost without work.
 
+    `kinds` are the workload types with such work; empty are all. Cost without work counts these and unknown types.
     `places` are the places of the rows, if these name others.
     """
     places = {tuple(row[name] for name in PLACE) for row in view.rows} if places is None else places
-    rest = [
-        in_hours(row)
-        for row in dicts(con.execute(_WITHOUT_WORK, {"known": [list(place) for place in sorted(places)]}))
-    ]
-    unknown = total(rest)
-    view.totals |= {"cost_without_work": unknown, "allocated_cost": view.totals["cost"] + unknown}
+    params = {"known": [list(place) for place in sorted(places)], "kinds": [*kinds, "other"] if kinds else []}
+    others = [in_hours(row) for row in dicts(con.execute(_WITHOUT_WORK, params))]
+    rest = [row for row in others if row.pop("is_of_kind")]
+    view.totals |= {"cost_without_work": total(rest), "allocated_cost": view.totals["cost"] + total(others)}
     view.sections |= {"work_without_cost": [] if view.query.is_narrowed else lost, "cost_without_work": rest}
     view.displayed_columns["cost_without_work"] = ("namespace", "workload", "team", "cost", "idle_cost")
     return view

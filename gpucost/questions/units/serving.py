@@ -145,6 +145,8 @@ _MODEL = (*PLACE, "team", "model")
 #: The dimensions of token rows.
 DIMENSIONS = (*_MODEL, "tenant", "day")
 
+# Units of servers; other units can be of any workload.
+_SERVED = {"request", "prompt_token", "generation_token"}
 _PARTS = ("prompt_cost", "generation_cost", "unserved_cost")
 
 
@@ -374,7 +376,7 @@ def _serving(
         )
     if "tenant" in by and days and not any(row["tenant"] for row in rows):
         view.notes.append(
-            "the tenant is unknown: set [[units]] tenant_label to the server's label for tenants; see docs/units.md"
+            "the tenant is unknown: set [[units]] tenant_label to the server's label for tenants"
         )
     if not days:
         names = " or ".join(unit.replace("_", " ") for unit in measure.units)
@@ -386,4 +388,5 @@ def _serving(
         if row["unit"] in counted
     ]
     places = con.execute("SELECT DISTINCT cluster, namespace, workload FROM unit_serving").fetchall()
-    return with_remainders(con, view, lost, places)
+    kinds = () if _SERVED.isdisjoint(measure.units) else ("inference",)
+    return with_remainders(con, view, lost, kinds, places)

@@ -226,7 +226,13 @@ def epochs(con: DuckDBPyConnection, query: UnitQuery, planned_epochs: int | None
     for run in runs:
         if run["rows"]:
             rows += run["rows"]
-            summaries.append(_summary(run["rows"], planned_epochs or int(run["planned_epochs"] or 0)))
+            summaries.append(
+                _summary(
+                    run["rows"],
+                    planned_epochs or int(run["planned_epochs"] or 0),
+                    is_over=run["is_over"] and not planned_epochs,
+                )
+            )
         else:
             # its pods have no cost
             lost += run["without_cost"]
@@ -259,7 +265,7 @@ def epochs(con: DuckDBPyConnection, query: UnitQuery, planned_epochs: int | None
     )  # fmt: skip
     if not summaries:
         view.notes.append("no epochs were counted in this period: run gpucost collect progress")
-    return with_remainders(con, view, lost)
+    return with_remainders(con, view, lost, ("training",))
 
 
 def runs_with_parts(con: DuckDBPyConnection, query: UnitQuery) -> list[Item]:
@@ -325,8 +331,10 @@ def _epoch_row(sums: Item, query: UnitQuery, run: Item | None = None, part: Inte
     }
 
 
-def _summary(rows: list[Item], plan: int) -> Item:
+def _summary(rows: list[Item], plan: int, *, is_over: bool) -> Item:
     """The figures of one run, from its epochs; docs/units.md has the formulas.
+
+    A run that is over has no forecast.
 
     The mean and the trend use finished epochs that are entirely in the period.
     """
@@ -357,7 +365,7 @@ def _summary(rows: list[Item], plan: int) -> Item:
         "idle_cost": total(rows, "idle_cost"),
         "planned_epochs": plan or None,
         **dict.fromkeys(("remaining_epochs", "forecast_cost", "forecast_hours")),
-    } | (_forecast(plan, rows, recent) if plan else {})
+    } | (_forecast(plan, rows, recent) if plan and not is_over else {})
 
 
 def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
@@ -533,7 +541,8 @@ def experiments(con: DuckDBPyConnection, query: UnitQuery) -> UnitView:
         },
     )  # fmt: skip
     lost = dicts(con.execute(_RUNS_WITHOUT_COST))
-    return with_remainders(con, view, [row | {"since": moment(row["since"])} for row in lost])
+    lost = [row | {"since": moment(row["since"])} for row in lost]
+    return with_remainders(con, view, lost, ("training", "batch"))
 
 
 def _experiment(row: Item) -> Item:

@@ -57,6 +57,7 @@ def waste(
       gpucost waste --workload Deployment/chat-api --format json
     """
     query = request.query(by=tuple(dict.fromkeys(by)), top=0, with_sections=False)
+    request.check_names(query)
     # coverage is for all pods
     whole = replace(query, workloads=(), users=(), labels=())
     view, found = waste_report(request.settings, request.store, whole, query, top)

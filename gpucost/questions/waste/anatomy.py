@@ -188,7 +188,7 @@ def build(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (),
         raise error
     buckets = {row.bucket: row for row in _rows(con, ())}
     if not buckets:
-        raise nothing_used(con, period.start_ms, period.end_ms, str(period), **filters(query))
+        raise nothing_used(con, *period.span, str(period), **filters(query))
     workloads: list[dict[str, Any]] = []
     if top:
         load_activity(con, config.activity)

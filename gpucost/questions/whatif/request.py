@@ -76,6 +76,7 @@ class PlanRequest(PeriodOptions, Request):
         Raises UsageError for an invalid period, GpucostError for a scope without usage.
         """
         scope, period, name = scope or self.scope, self.period, self.period_name
+        self.check_names(self.query())
         usage = self.read(lambda con: read_stored(con, period, scope, name))
         fleet = self.commitments.marked(usage.fleet)
         unpriced = [node for node in fleet.nodes if not node.is_priced]

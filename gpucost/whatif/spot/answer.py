@@ -1,7 +1,6 @@
 """Actual usage moved from on demand to spot."""
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from gpucost.config.model import Config
 from gpucost.errors import GpucostError, UsageError
 from gpucost.periods import MS_PER_HOUR, from_ms
 from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
+from gpucost.texts import family_of
 from gpucost.whatif import flags
 from gpucost.whatif.answer import (
     Answer,
@@ -81,7 +81,7 @@ def answer(question: SpotQuery) -> Answer:
     ranges, time = _ends(safe, today)
     rates, break_even = _rates(fixed, options)
     if interval := rates["optimal_checkpoint_minutes_daly"]:
-        time.append(f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
+        break_even = (*break_even, f"a checkpoint every {interval:,.1f} minutes would cost least (Daly)")
     return Answer(
         kind="spot",
         title=f"Usage of {usage.scope_name}: on demand to spot{_old_prices(question, moved, fixed)}",
@@ -220,7 +220,7 @@ def _workloads(parts: Iterable[SpotPart]) -> Tables:
     for part in parts:
         _, namespace, workload = part.owner or ("", "", "unallocated")
         # `Job/sweep-12` and `Job/sweep-13` are runs of `Job/sweep-*`
-        alike[namespace, re.sub(r"[-_.]\d+$", "-*", workload), part.advice].append(part)
+        alike[namespace, family_of(workload), part.advice].append(part)
     rows: list[tuple[int, Decimal, Line]] = []
     for (namespace, workload, advice), several in alike.items():
         today, saving = total(part.today for part in several), total(part.saving for part in several)
