@@ -15,7 +15,7 @@ from gpucost.errors import UsageError
 from gpucost.texts import in_markdown, readable_json, unbroken
 
 if TYPE_CHECKING:
-    from gpucost.render.view import Column
+    from gpucost.render.view import Column, Unit
 
 
 class RowFormat(StrEnum):
@@ -85,18 +85,18 @@ def _column_type(values: Sequence[Any]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Rows, width: int | None) -> str:
-    from gpucost.render.view import Column
-
     cells = [[as_text(value) for value in row] for row in rows]
     numbers = _are_numbers(columns, rows)
-    kinds = [
-        Column(name, "hours" if numbers[index] else "text", weight=min(index, 1))
-        for index, name in enumerate(columns)
-    ]
-    fit = TableFit(kinds, cells)
-    room = width or sum_of(fit.natural, range(len(columns)))
-    visible = fit.visible_columns(room)
-    widths = fit.widths(visible, room)
+    visible = list(range(len(columns)))
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    if width is not None and sum_of(widths, visible) > width:
+        from gpucost.render.view import Column
+
+        units: list[Unit] = ["hours" if number else "text" for number in numbers]
+        heads = [Column(name, units[index], weight=min(index, 1)) for index, name in enumerate(columns)]
+        fit = TableFit(heads, cells)
+        visible = fit.visible_columns(width)
+        widths = fit.widths(visible, width)
     lines = []
     for row in (columns, ["-" * width for width in widths], *cells):
         parts = {index: folded(row[index], widths[index]) for index in visible}

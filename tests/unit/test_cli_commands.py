@@ -86,14 +86,15 @@ LOADED = {
     "sql 'select 1'": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.parameters cli.setup options questions "
         "questions.request config config.files config.load "
-        "config.model disk engine errors inputs periods pipeline price price.book price.discounts price.fx price.list_prices "
+        "config.model discover disk engine errors inputs installation periods pipeline price price.book price.discounts "
+        "price.fx price.list_prices "
         "records render render.rows resources store store.bill_rules store.connection store.schema store.sqlfiles suggest texts",
         "duckdb pydantic",
     ),
     "report --month 2026-10": (
         "attribute catalog cli cli.app cli.command cli.completion cli.main cli.output cli.report "
         "cli.asking cli.parameters options questions questions.report questions.report.reading questions.request "
-        "config config.files config.load config.model disk engine errors inputs periods pipeline price price.book "
+        "config config.files config.load config.model disk engine errors inputs installation periods pipeline price price.book "
         "price.discounts price.fx price.list_prices render render.formatting render.rows render.terminal render.view "
         "questions.report.build questions.report.coverage questions.report.headline questions.report.labels "
         "questions.report.query questions.report.rows "
