@@ -269,10 +269,10 @@ def sum_of(widths: Sequence[int], visible: Sequence[int]) -> int:
 
 def folded(text: str, width: int) -> list[str]:
     """Lines of at most `width`, broken between words, in longer words after - / . or _, and otherwise anywhere."""
+    if text.isascii() and len(text) <= width:
+        return [text]
     from rich.cells import cell_len
 
-    if cell_len(text) <= width:
-        return [text]
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
