@@ -6,35 +6,38 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 # The Dockerfile installs into this folder.
 _IMAGE = Path("/opt/gpucost")
 
 
 def with_extra(extra: str) -> str:
-    """The command that adds an extra to this installation."""
+    """The command that installs gpucost with an extra, as it was installed."""
     if Path(sys.prefix) == _IMAGE:
         return f"build an image with the extra {extra} (Dockerfile, REQUIREMENTS)"
-    return f"{_installer()} {shlex.quote(f'{_source()}[{extra}]')}"
+    return f"{_installer()} {_requirement(f'[{extra}]')}"
 
 
 def upgrade() -> str:
     """The command that replaces this installation with a newer one."""
     if Path(sys.prefix) == _IMAGE:
         return "use a newer image"
-    return f"get a newer version, then {_installer()} {shlex.quote(_source())}"
+    return f"get a newer version, then {_installer()} {_requirement('')}"
 
 
-def _source() -> str:
-    """The folder or address that gpucost was installed from; DIR if unknown."""
+def _requirement(extra: str) -> str:
+    """The folder or repository that gpucost was installed from, with an extra; DIR if unknown."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
         text = distribution("gpucost").read_text("direct_url.json")
     except PackageNotFoundError:
         text = None
-    url: str = json.loads(text)["url"] if text else "DIR"
-    return url.removeprefix("file://")
+    origin = json.loads(text) if text else {"url": "DIR"}
+    if "vcs_info" in origin:
+        return shlex.quote(f"gpucost{extra} @ git+{origin['url']}")
+    return shlex.quote(f"{unquote(origin['url'].removeprefix('file://'))}{extra}")
 
 
 def _installer() -> str:

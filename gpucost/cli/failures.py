@@ -24,7 +24,7 @@ def failures(
     if claim:
         from gpucost.publish.claim import write_claims
 
-        files = write_claims(answer.data, claim)
+        files = write_claims(answer, claim)
         call.note(
             f"wrote {', '.join(map(str, files))}" if files else "no claim written: no incident has evidence"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from gpucost.disk import atomic_write
 from gpucost.publish.chargeback import file_names
@@ -13,13 +14,17 @@ from gpucost.render.schema import table
 from gpucost.render.view import Document, Texts
 
 _NOTE = (
-    "Observed in metrics of the cluster; the cause is not proven. Errors of applications, own cordons, spot reclaims and "
-    "time without samples are left out. The CSV file has all figures."
+    "Observed in metrics of the cluster; the cause is not proven. Errors of applications, cordons and drains by the operator, "
+    "spot reclaims and time without samples are left out. Coverage names the sources of prices. The CSV file has all figures."
 )
 
 
-def write_claims(found: Failures, folder: Path) -> list[Path]:
-    """Write claim-PROVIDER.md and claim-PROVIDER.csv of the incidents with evidence. Returns the files."""
+def write_claims(answer: Document, folder: Path) -> list[Path]:
+    """Write claim-PROVIDER.md and claim-PROVIDER.csv of the incidents with evidence in an answer of `failures`.
+
+    Returns the files.
+    """
+    found = cast(Failures, answer.data)
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     evidence = grouped((each.provider or "unknown", each) for each in found.incidents if each.is_evidence)
@@ -32,6 +37,7 @@ def write_claims(found: Failures, folder: Path) -> list[Path]:
             sections=(
                 Texts("Observed", tuple(_sentence(each, found.currency) for each in incidents), _NOTE),
             ),
+            coverage=answer.coverage,
             name="failures",
             data=found,
             flat=table(incidents),
@@ -49,8 +55,9 @@ def _sentence(incident: Incident, currency: str) -> str:
     devices = f" on {', '.join(incident.devices)}" if incident.devices else ""
     fault = "a hardware fault" if incident.devices else "a fault of the machine"
     cost = figure_text(incident.cost, "money", currency, 2)
+    model = incident.gpu_model or "unknown GPU"
     return (
-        f"{start:%Y-%m-%d %H:%M}{until} UTC, node {incident.node} of cluster {incident.cluster} ({incident.gpu_model}): observed "
-        f"{incident.description}{devices}, consistent with {fault}. "
+        f"{start:%Y-%m-%d %H:%M}{until} UTC, node {incident.node} of cluster {incident.cluster} ({model}): observed "
+        f"{incident.description}{devices}, consistent with {fault}. In the period, "
         f"{incident.unavailable_gpu_hours:.1f} GPU-hours were unavailable; cost with lost work: {cost}."
     )

@@ -85,6 +85,8 @@ def _column_type(values: Sequence[Any]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Rows, width: int | None) -> str:
+    if not columns:
+        return ""
     cells = [[as_text(value) for value in row] for row in rows]
     numbers = _are_numbers(columns, rows)
     visible = list(range(len(columns)))

@@ -76,7 +76,7 @@ unknown      | XID_ERRORS                | 0 10 0, 10 24 999          | xid 10 n
 two          | XID_ERRORS                | 0 10 0, 10 20 79, 20 24 48 | xid 10 yes, xid 20 yes
 cleared      | XID_ERRORS                | 0 10 79, 10 24 0           | not_ready 10.25 yes
 unwitnessed  | XID_ERRORS                | 0 9 0, 10 24 79            | xid 10 no, not_ready 10.25 yes
-first        | XID_ERRORS                | 10 24 79                   | xid 10 yes
+enabled      | XID_ERRORS                | 10 24 79                   | not_ready 10.25 yes
 from-4-9     | XID_ERROR                 | 0 10 0, 10 24 79           | xid 10 yes
 blank        | XID_ERRORS                | 0 10 0, 10 24 2147483632   | not_ready 10.25 yes
 followed     | XID_ERRORS                | 0 10 0, 10 10.1 79, 10.1 24 45 | xid 10 yes
@@ -135,7 +135,7 @@ def test_signs_of_nodes_and_pods(tmp_path: Path) -> None:
     answer = asked(fleet(24, nodes, pods, {}), tmp_path)
     assert listed(answer) == {
         "cordoned": "cordoned 10 no",
-        "maintained": "cordoned 10 no",
+        "maintained": "cordoned 10 no, not_ready 11 no",
         "reclaimed": "not_ready 15 no",
         "removed": "not_ready 15.75 no",
         "died": "not_ready 12 yes",
@@ -149,9 +149,9 @@ def test_signs_of_nodes_and_pods(tmp_path: Path) -> None:
     assert costs == {"cordoned": 16, "died": 16, "short": 1, "evicting": 0}
     assert [one["restarts"] for one in answer["incidents"] if one["node"] == "crashing"] == [3, 1]
     (by_provider,) = [part for part in answer["totals"] if part["by"] == "provider"]
-    # own cordons are not unhealthy
+    # own cordons are not unhealthy; half of the hour in which `maintained` was not ready, too, is
     assert by_provider["delivered_gpu_hours"] - by_provider["healthy_gpu_hours"] == pytest.approx(
-        4 * (1 + 0.25 + 4 + 0.25) + 1
+        4 * (1 + 0.25 + 4 + 0.25) + 1 + 2
     )
     report = json.loads(
         call(
@@ -246,3 +246,87 @@ def test_fleet_without_failures_shows_its_availability(tmp_path: Path) -> None:
     shown = call("failures", "--month", "2026-03", "--config", str(tmp_path / "gpucost.toml"))[0]
     assert "no signs of failures in the collected time" in shown
     assert "Causes" not in shown and "GPU models" in shown
+
+
+def eight(profile: dict[str, Any] | None = None, **spans: Any) -> dict[str, Any]:
+    """A node with 8 GPUs for $24 an hour, without pods."""
+    return fleet(48, [node("n", "p4de.24xlarge", 0, 48, **spans)], [], {}, profile=profile or {})
+
+
+def between(described: dict[str, Any], folder: Path, start: str, end: str) -> list[dict[str, Any]]:
+    stored(described, folder)
+    words = f"failures --from {start} --to {end} --format json --config {folder / 'gpucost.toml'}".split()
+    return json.loads(call(*words)[0])["incidents"]
+
+
+def test_metrics_that_are_exported_later_have_old_errors(tmp_path: Path) -> None:
+    """Row remapping and ECC errors are exported from 12:00 on; the XID has a new name from then on."""
+    profile = (
+        errors((0, 48, 0))
+        | errors((12, 48, 1), metric="DCGM_FI_DEV_ROW_REMAP_FAILURE", device="GPU-n-1")
+        | errors((12, 48, 1), metric="DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", device="GPU-n-1")
+    )
+    profile[XID] = {"GPU-n-0": [[at(0), at(48), 0]], "GPU-n-2": [[at(0), at(12), 79]]}
+    profile["DCGM_FI_DEV_XID_ERROR"] = {"GPU-n-2": [[at(12), at(48), 79]]}
+    assert between(eight(profile), tmp_path, "2026-03-10", "2026-03-11") == []
+
+
+def test_devices_with_errors_of_applications_are_not_accused(tmp_path: Path) -> None:
+    profile = {
+        XID: {f"GPU-n-{gpu}": [[at(0), at(10), 0], [at(10), at(48), 43 if gpu else 79]] for gpu in range(4)}
+    }
+    (incident,) = between(eight(profile), tmp_path, "2026-03-10", "2026-03-11")
+    assert (incident["xid"], incident["devices"]) == (79, ["GPU-n-0"])
+
+
+def test_old_errors_of_instances_are_not_new(tmp_path: Path) -> None:
+    """One instance of a GPU has an old error, the other has none."""
+    mig = {"GPU-n-0": [{"gi": gi, "profile": "3g.40gb"} for gi in (1, 2)]}
+    profile = {XID: {"GPU-n-0/1": [[at(0), at(48), 79]], "GPU-n-0/2": [[at(0), at(48), 0]]}}
+    described = fleet(48, [node("n", "p4de.24xlarge", 0, 48, mig=mig)], [], {}, profile=profile)
+    assert between(described, tmp_path, "2026-03-10", "2026-03-11") == []
+
+
+def test_hour_of_two_incidents_is_divided_by_gpu_time(tmp_path: Path) -> None:
+    """One GPU is not offered from 8:00 to 8:30: 0.5 GPU-hours at $3; the node is cordoned from 8:42 to 8:57: 2 GPU-hours."""
+    described = eight(allocatable=[[at(8), at(8.5), 7]], cordoned=[[at(8.7), at(8.95)]])
+    first, second = between(described, tmp_path, "2026-03-10", "2026-03-11")
+    assert (first["cause"], first["is_evidence"], first["unavailable_cost"]) == ("not_offered", True, 1.5)
+    assert (second["cause"], second["is_evidence"], second["unavailable_cost"]) == ("cordoned", False, 6)
+
+
+def test_own_cordon_within_evidence_is_not_claimed(tmp_path: Path) -> None:
+    """One of 8 GPUs is not offered from 8:00 to 20:00, the node is cordoned from 10:00 to 12:00."""
+    described = eight(allocatable=[[at(8), at(20), 7]], cordoned=[[at(10), at(12)]])
+    first, second = between(described, tmp_path, "2026-03-10", "2026-03-11")
+    assert first["is_evidence"] and first["unavailable_gpu_hours"] <= 12
+    assert first["unavailable_gpu_hours"] + second["unavailable_gpu_hours"] == pytest.approx(10 + 2 * 8)
+
+
+def test_evidence_does_not_depend_on_the_period(tmp_path: Path) -> None:
+    """A cordon on the evening before explains a node that is not ready after midnight."""
+    described = eight(cordoned=[[at(20), at(23.95)]], not_ready=[[at(24.02), at(26)]])
+    (incident,) = between(described, tmp_path, "2026-03-11", "2026-03-12")
+    assert (incident["cause"], incident["is_evidence"]) == ("not_ready", False)
+
+
+def test_incident_counts_in_the_period_in_which_it_begins(tmp_path: Path) -> None:
+    described = eight(not_ready=[[at(20), at(28)]])
+    (first,) = between(described, tmp_path, "2026-03-10", "2026-03-11")
+    (again,) = between(described, tmp_path, "2026-03-11", "2026-03-12")
+    assert (first["is_continued"], again["is_continued"]) == (False, True)
+    assert (first["unavailable_gpu_hours"], again["unavailable_gpu_hours"]) == (32, 32)
+    words = ("failures", "--from", "2026-03-11", "--to", "2026-03-12", "--format", "json")
+    answer = json.loads(call(*words, "--config", str(tmp_path / "gpucost.toml"))[0])
+    (part,) = [part for part in answer["totals"] if part["by"] == "cause"]
+    assert (
+        part["incidents"],
+        part["evidence"],
+        part["mean_hours_between"],
+        part["mean_hours_to_repair"],
+    ) == (0, 0, None, None)
+
+
+def test_restart_of_a_device_plugin_is_no_evidence(tmp_path: Path) -> None:
+    (incident,) = between(eight(allocatable=[[at(8), at(8.05), 0]]), tmp_path, "2026-03-10", "2026-03-11")
+    assert (incident["cause"], incident["is_evidence"]) == ("not_offered", False)

@@ -37,3 +37,18 @@ def test_unclaimed_package_name_is_never_installed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(metadata, "distribution", lambda _: Installed(None))
     assert installation.with_extra("aws").endswith("-m pip install 'DIR[aws]'")
     assert installation.upgrade().endswith("-m pip install DIR")
+
+
+@pytest.mark.parametrize(
+    ("origin", "requirement"),
+    [
+        ('{"url": "file:///home/ann/my%20src"}', "'/home/ann/my src[aws]'"),
+        ('{"url": "https://git.example.com/gpucost.git", "vcs_info": {"vcs": "git"}}',
+         "'gpucost[aws] @ git+https://git.example.com/gpucost.git'"),
+    ],
+)  # fmt: skip
+def test_extra_comes_from_the_same_place(
+    origin: str, requirement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "distribution", lambda _: Installed(origin))
+    assert installation.with_extra("aws").endswith(f"-m pip install {requirement}")

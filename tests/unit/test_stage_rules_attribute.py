@@ -394,10 +394,14 @@ unallocated_gpu_ms DOUBLE, unavailable_gpu_ms DOUBLE, unallocated_cost MONEY
 'unallocated', 5, 1, 0, 1h, 7200000, 3600000, 8
 'unallocated', NULL, 1, 1h, 2h, 3600000, 0, 8
 
-incidents: incident_id BIGINT, node_id UBIGINT, absent_from_ms BIGINT, absent_to_ms BIGINT
-1, 1, 0, 1200000
-2, 1, 1200000, 2h
-3, 1, NULL, NULL
+incidents: incident_id BIGINT, node_id UBIGINT, sessions STRUCT(kind VARCHAR, number BIGINT)[]
+1, 1, [{'kind': 'node', 'number': 1}]
+2, 1, [{'kind': 'closed', 'number': 1}]
+3, 1, []
+
+incident_signs: node_id UBIGINT, kind VARCHAR, number BIGINT, cause VARCHAR, from_ms BIGINT, to_ms BIGINT, gpus DOUBLE
+1, 'node', 1, 'not_offered', 0, 1200000, 4
+1, 'closed', 1, 'cordoned', 1200000, 2h, 4
 ->
 SELECT incident_id, round(unavailable_gpu_ms / 3600000, 6), unavailable_cost FROM incident_losses ORDER BY ALL
 1 | 0.333333 | 0.333333334

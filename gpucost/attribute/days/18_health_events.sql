@@ -19,17 +19,21 @@ GROUP BY r.cause, r.cluster, r.uid, r.at_ms;
 -- only with: error_series
 INSERT INTO health_events BY NAME
 WITH runs AS (
-    SELECT s.cluster, coalesce(s.labels['UUID'], s.labels['uuid']) AS uuid, s.metric, s.cause, s.is_last, t.value, t.first_ms, t.last_ms,
+    SELECT s.cluster, coalesce(s.labels['UUID'], s.labels['uuid']) AS uuid, coalesce(s.labels['GPU_I_ID'], '') AS part, coalesce(s.labels['instance'], '') AS instance,
+        s.cause, s.is_last, s.metric = 'DCGM_EXP_XID_ERRORS_TOTAL' AS is_from_zero, t.value, t.first_ms, t.last_ms,
         CASE WHEN s.is_last THEN t.value::BIGINT WHEN s.cause = 'xid' THEN try_cast(s.labels['xid'] AS BIGINT) END AS code
     FROM states AS t JOIN error_series AS s USING (series_id)
     -- without DCGM's values for "unknown"
     WHERE t.value BETWEEN 0 AND 1e9
 ),
--- series of one device follow each other when its pod or the error's name in their labels changes
+-- series of one device follow each other when its pod, the error's name in their labels or the metric's name changes
 changes AS (
-    SELECT *, lag(value) OVER w AS before, lag(last_ms) OVER w AS before_ms, min(first_ms) OVER (PARTITION BY cluster) AS since_ms
+    SELECT *, lag(value) OVER w AS before, lag(last_ms) OVER w AS before_ms,
+        -- the exporter counts XIDs from its start; other metrics may have an old error when they are first exported
+        CASE WHEN is_from_zero THEN min(first_ms) OVER (PARTITION BY cluster)
+            ELSE min(first_ms) OVER (PARTITION BY cluster, instance, cause, is_last) END AS since_ms
     FROM runs
-    WINDOW w AS (PARTITION BY cluster, uuid, metric, CASE WHEN NOT is_last THEN code END ORDER BY first_ms, last_ms)
+    WINDOW w AS (PARTITION BY cluster, uuid, part, instance, cause, is_last, CASE WHEN NOT is_last THEN code END ORDER BY first_ms, last_ms)
 ),
 errors AS (
     SELECT c.cluster, c.uuid, c.cause, c.code, c.first_ms AS at_ms,
@@ -38,14 +42,16 @@ errors AS (
     FROM changes AS c
     WHERE c.value > 0 AND CASE
         WHEN c.before IS NOT NULL THEN c.value <> c.before
-        -- exporters may begin a series with its first error: others, and the device, were scraped before
+        -- exporters may begin a series with its first error: the same metric, and the device, were scraped before
         ELSE c.since_ms <= c.first_ms - 600000 AND EXISTS (
             FROM node_devices AS d WHERE d.cluster = c.cluster AND d.uuid = c.uuid AND d.first_ms <= c.first_ms - 600000)
         END
 ),
 placed AS (
-    SELECT DISTINCT e.*, d.node_id
+    SELECT e.*, d.node_id
     FROM errors AS e JOIN node_devices AS d ON d.cluster = e.cluster AND d.uuid = e.uuid AND d.up_from_ms <= e.at_ms AND e.at_ms <= d.up_to_ms + 600000
+    -- once, on the newest node of its name
+    QUALIFY row_number() OVER (PARTITION BY e.cluster, e.uuid, e.cause, e.code, e.at_ms ORDER BY d.up_from_ms DESC, e.is_witnessed) = 1
 ),
 holders AS (
     SELECT p.node_id, p.uuid, p.at_ms, list(DISTINCT a.allocation_id) AS allocation_ids
@@ -62,21 +68,22 @@ GROUP BY ALL;
 -- only with: absences
 INSERT INTO health_events BY NAME
 WITH closed AS (
-    SELECT n.node_id, CASE f.metric WHEN 'kube_node_spec_unschedulable' THEN 'cordoned' ELSE 'not_ready' END AS cause, NULL AS detail, f.first_ms AS from_ms, f.end_ms AS to_ms
+    SELECT n.node_id, CASE f.metric WHEN 'kube_node_spec_unschedulable' THEN 'cordoned' ELSE 'not_ready' END AS cause, NULL AS detail, n.gpu_count AS gpus, f.first_ms AS from_ms, f.end_ms AS to_ms
     FROM state_intervals AS f JOIN nodes AS n ON n.cluster = f.cluster AND n.node = f.node
     WHERE (f.metric = 'kube_node_spec_unschedulable' AND f.value = 1)
         OR (f.metric = 'kube_node_status_condition' AND f.labels['condition'] = 'Ready' AND f.labels['status'] = 'true' AND f.value = 0)
     UNION ALL
-    SELECT node_id, 'not_offered', NULL, from_ms, to_ms FROM absences WHERE cause <> '' AND (cause = 'lost' OR node_id NOT IN (SELECT node_id FROM nodes JOIN closed_nodes USING (cluster, node)))
+    SELECT node_id, 'not_offered', NULL, gpus, from_ms, to_ms FROM absences WHERE cause <> '' AND (cause = 'lost' OR node_id NOT IN (SELECT node_id FROM nodes JOIN closed_nodes USING (cluster, node)))
     UNION ALL
-    SELECT n.node_id, 'slurm', e.state || coalesce(': ' || e.reason, ''), c.from_ms, c.to_ms
+    SELECT n.node_id, 'slurm', e.state || coalesce(': ' || e.reason, ''), coalesce(c.gpus, n.gpu_count), c.from_ms, c.to_ms
     FROM closed_nodes AS c JOIN nodes AS n USING (cluster, node)
     LEFT JOIN slurm_events AS e ON e.cluster = c.cluster AND e.node = coalesce(nullif(c.cause, ''), c.node) AND e.from_ms <= c.from_ms AND c.from_ms < coalesce(e.to_ms, c.to_ms)
 )
 SELECT c.node_id, c.cause, [] AS allocation_ids, greatest(c.from_ms, n.up_from_ms) AS from_ms, least(c.to_ms, n.up_to_ms) AS to_ms,
     -- otherwise it may have begun earlier
     bool_or(c.from_ms >= n.up_from_ms + 600000
-        AND NOT EXISTS (FROM coverage_gaps AS g WHERE g.cluster = n.cluster AND g.from_ms < c.from_ms AND c.from_ms - 600000 <= g.to_ms)) AS is_witnessed, any_value(c.detail) AS detail
+        AND NOT EXISTS (FROM coverage_gaps AS g WHERE g.cluster = n.cluster AND g.from_ms < c.from_ms AND c.from_ms - 600000 <= g.to_ms)) AS is_witnessed,
+    max(c.gpus) AS gpus, min(c.detail) AS detail
 FROM closed AS c JOIN nodes AS n USING (node_id)
 WHERE c.from_ms < n.up_to_ms AND n.up_from_ms < c.to_ms
 GROUP BY ALL;

@@ -19,18 +19,19 @@ ends AS (
         -- Slurm records failures; in Kubernetes, a pod that was deleted did not succeed
         AND (t.failed OR (a.partition IS NULL AND d.uid IS NULL))
 ),
-stopped AS (
-    SELECT i.incident_id, i.from_ms AS incident_ms, i.node_id = a.node_id AND (i.absent_from_ms IS NOT NULL OR list_contains(i.allocation_ids, a.allocation_id)) AS is_hit,
-        a.allocation_id, a.cluster, a.namespace, a.workload, min(e.at_ms) AS stop_ms, arg_min(e.stays, e.at_ms) AS stays
-    FROM incidents AS i
-    JOIN ends AS e ON i.from_ms - 120000 <= e.at_ms AND e.at_ms <= i.until_ms
-    JOIN allocations AS a ON a.allocation_id = e.allocation_id AND a.cluster = i.cluster AND a.held_from_ms < e.at_ms
-    GROUP BY ALL
+placed AS (
+    SELECT e.*, a.node_id, a.cluster, a.namespace, a.workload FROM ends AS e JOIN allocations AS a USING (allocation_id) WHERE a.held_from_ms < e.at_ms
+),
+hits AS (
+    SELECT DISTINCT i.incident_id, i.from_ms, i.until_ms, p.cluster, p.namespace, p.workload
+    FROM incidents AS i JOIN placed AS p ON p.node_id = i.node_id AND i.from_ms - 120000 <= p.at_ms AND p.at_ms <= i.until_ms
+        AND (i.absent_from_ms IS NOT NULL OR list_contains(i.allocation_ids, p.allocation_id))
 ),
 hit AS (
-    SELECT s.* FROM stopped AS s
-    SEMI JOIN (FROM stopped WHERE is_hit) AS h USING (incident_id, namespace, workload)
-    QUALIFY row_number() OVER (PARTITION BY s.allocation_id, s.stop_ms ORDER BY NOT s.is_hit, s.incident_ms, s.incident_id) = 1
+    SELECT h.incident_id, p.allocation_id, p.cluster, p.namespace, p.workload, min(p.at_ms) AS stop_ms, arg_min(p.stays, p.at_ms) AS stays
+    FROM hits AS h JOIN placed AS p ON (p.cluster, p.namespace, p.workload) = (h.cluster, h.namespace, h.workload) AND h.from_ms - 120000 <= p.at_ms AND p.at_ms <= h.until_ms
+    GROUP BY h.incident_id, p.allocation_id, p.cluster, p.namespace, p.workload
+    QUALIFY row_number() OVER (PARTITION BY p.allocation_id, min(p.at_ms) ORDER BY h.incident_id) = 1
 ),
 -- completed work is not lost
 complete AS (

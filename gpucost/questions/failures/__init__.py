@@ -39,7 +39,7 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.shapes import Shape
-from gpucost.store.sqlfiles import column, run
+from gpucost.store.sqlfiles import run
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -70,10 +70,16 @@ _METRICS = {
     "XID errors": ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "DCGM_EXP_XID_ERRORS_TOTAL"),
     "uncorrectable ECC errors": ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",),
     "row remapping": ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_FAILED"),
+    "throttling": ("DCGM_FI_DEV_THERMAL_VIOLATION", "DCGM_FI_DEV_POWER_VIOLATION"),
     "restarts of pods": ("kube_pod_container_status_restarts_total",),
     "evictions of pods": ("kube_pod_status_reason",),
 }
-_EXPORTED = "SELECT DISTINCT metric FROM series"
+_EXPORTED = """
+SELECT cluster, list(DISTINCT metric) FROM series WHERE passes($clusters, cluster) GROUP BY cluster ORDER BY cluster"""
+_EXPORT = (
+    "dcgm-exporter: add its metrics to the counters file (-f); kube-state-metrics: keep its metrics in --metric-allowlist; "
+    "throttling: [activity] profile = true"
+)
 
 
 @frozen_dataclass
@@ -81,8 +87,9 @@ class Incident(Shape):
     """A failure, from its first sign to the end of the time without available GPUs.
 
     `xid` is the code of an XID error. `is_evidence`: observed, and consistent with a hardware fault of the
-    provider's machine. `lost_cost` is the cost of stopped pods since their last finished epoch, checkpoint or
-    request; None if no work was stopped, or its progress is not collected. `restart_seconds` is the longest time
+    provider's machine. `is_continued`: it began before the period; its cost is that in the period. `lost_cost` is the
+    cost of stopped pods since their last finished epoch, checkpoint or request; None if no work was stopped, or its
+    progress is not collected, as for `stops_of_unknown_progress` of the pods. `restart_seconds` is the longest time
     until a stopped workload ran again; None if it did not.
     """
 
@@ -99,9 +106,11 @@ class Incident(Shape):
     workloads: Names
     restarts: int | None
     is_evidence: bool
+    is_continued: bool
     unavailable_gpu_hours: float
     unavailable_cost: Decimal
     lost_cost: Decimal | None
+    stops_of_unknown_progress: int
     restart_seconds: float | None
     cost: Decimal
 
@@ -151,7 +160,7 @@ def failures(
     """Show failures of GPUs, nodes and pods: when, why, and their cost.
 
     Sources: XID, ECC and row remapping metrics of dcgm-exporter, states of nodes, restarts and evictions of pods,
-    and Slurm's node events. Errors of applications (XID 13, 31, 43, 45), own cordons, spot reclaims and time without
+    and Slurm's node events. Errors of applications (XID 13, 31, 43, 45, 68), own cordons, spot reclaims and time without
     samples do not count as evidence. docs/failures.md has the formulas.
 
     Without a period: the current month so far, or the newest month with data.
@@ -167,7 +176,7 @@ def failures(
     def read(con: DuckDBPyConnection) -> Document:
         view = report_of(con, config, query)
         found, totals = incidents_of(con, config, query)
-        coverage = replace(view.coverage, warnings=(*view.coverage.warnings, *_missing(con)))
+        coverage = replace(view.coverage, warnings=(*view.coverage.warnings, *_missing(con, query.clusters)))
         return Document(
             title=f"Failures: {query.period_name}",
             currency=view.currency,
@@ -182,15 +191,18 @@ def failures(
     return read_attributed(config, request.store, read, query.period)
 
 
-def _missing(con: DuckDBPyConnection) -> tuple[Notice, ...]:
-    exported = set(column(con, _EXPORTED))
-    lost = [f"{what} ({names[0]})" for what, names in _METRICS.items() if not exported.intersection(names)]
-    fix = "dcgm-exporter: add its metrics to the counters file (-f); kube-state-metrics: keep its metrics in --metric-allowlist"
-    return (
-        (Notice("not_exported", f"unknown, not zero, as not exported: {', '.join(lost)}", fix),)
-        if lost
-        else ()
-    )
+def _missing(con: DuckDBPyConnection, clusters: Names) -> tuple[Notice, ...]:
+    found = []
+    for cluster, exported in con.execute(_EXPORTED, {"clusters": list(clusters)}).fetchall():
+        lost = [
+            f"{what} ({names[0]})"
+            for what, names in _METRICS.items()
+            if not set(names).intersection(exported)
+        ]
+        if lost:
+            words = f"cluster {cluster}: unknown, not zero, as not exported: {', '.join(lost)}"
+            found.append(Notice("not_exported", words, _EXPORT))
+    return tuple(found)
 
 
 def incidents_of(
@@ -202,7 +214,8 @@ def incidents_of(
     known = {int(row["xid"]): row for row in facts(_XIDS)}
     origins = grouped((row["origin"], xid) for xid, row in known.items())
     xids = {origin: origins[origin] for origin in ("hardware", "application")}
-    run_stage(con, __name__, "20_incidents", span | clusters | xids)
+    run_stage(con, __name__, "10_signs", clusters | xids)
+    run_stage(con, __name__, "20_incidents", span)
     prepare(con, UnitQuery(config, query.period, query.period_name))
     run_stage(con, __name__, "30_stops")
     run_stage(con, __name__, "40_unavailable", span)
@@ -286,19 +299,20 @@ def _parts(incidents: Sequence[Incident], nodes: Sequence[dict[str, Any]]) -> It
 
 
 def _part(by: str, name: str | None, incidents: Sequence[Incident], nodes: Sequence[dict[str, Any]]) -> Part:
-    evidence = sum(each.is_evidence for each in incidents)
-    absent = [each for each in incidents if each.unavailable_gpu_hours]
+    begun = [each for each in incidents if not each.is_continued]
+    evidence = sum(each.is_evidence for each in begun)
+    repairs = [each.duration_hours for each in begun if each.unavailable_gpu_hours]
     delivered = _sum(nodes, "delivered_gpu_hours")
-    failed = sum(each.unavailable_gpu_hours for each in absent if each.cause != "cordoned")
+    failed = sum(each.unavailable_gpu_hours for each in incidents if each.cause != "cordoned")
     return Part(
         by,
         name,
-        len(incidents),
+        len(begun),
         evidence,
-        sum(each.unavailable_gpu_hours for each in absent),
+        sum(each.unavailable_gpu_hours for each in incidents),
         sum((each.cost for each in incidents), _NO_COST),
-        ratio(delivered or 0, evidence),
-        ratio(sum(each.duration_hours for each in absent), len(absent)),
+        None if delivered is None else ratio(delivered, evidence),
+        ratio(sum(repairs), len(repairs)),
         delivered,
         None if delivered is None else delivered - failed,
         _sum(nodes, "reserved_gpu_hours"),
@@ -311,7 +325,9 @@ def _sum(nodes: Sequence[dict[str, Any]], name: str) -> float | None:
 
 
 def _offenders(incidents: Sequence[Incident]) -> dict[str, int]:
-    evidence = (each.devices or [_node_of(each)] for each in incidents if each.is_evidence)
+    evidence = (
+        each.devices or [_node_of(each)] for each in incidents if each.is_evidence and not each.is_continued
+    )
     found = Counter(chain.from_iterable(evidence))
     return {name: times for name, times in found.most_common() if times > 1}
 
@@ -344,7 +360,7 @@ def _sections(
         number(lambda row: row.restart_seconds and row.restart_seconds / 60, "Restart min", weight=2),
         money("cost"),
     )
-    tables = [Table.of(f"Incidents ({len(incidents)})", most, columns, note=_NOTE)]
+    tables = [Table.of(f"Incidents ({len(incidents)})", most, columns, note=_NOTE, flag=_flag)]
     for by in _GROUPS:
         rows, title = [row for row in totals if row.by == by], dimension_title(by)
         name = text(lambda row: row.name or "unknown", title)
@@ -354,6 +370,11 @@ def _sections(
     repeated = [Texts("Repeat offenders", tuple(offenders))] if offenders else []
     none = [] if incidents else [Texts("Incidents", ("no signs of failures in the collected time",))]
     return (*none, *repeated, *(each for each in tables if each.lines), Texts("Availability", (_STATES,)))
+
+
+def _flag(incident: Incident) -> str | None:
+    is_partial = incident.lost_cost is not None and incident.stops_of_unknown_progress
+    return "lost: at least" if is_partial else "began earlier" if incident.is_continued else None
 
 
 _COUNTS: tuple[ValueColumn, ...] = (

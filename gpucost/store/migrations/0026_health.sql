@@ -13,6 +13,7 @@ CREATE TABLE health_events (
     from_ms         BIGINT NOT NULL,       -- the first sample with it
     to_ms           BIGINT NOT NULL,       -- the end of the span; of others: from_ms
     is_witnessed    BOOLEAN NOT NULL,      -- samples up to ten minutes before do not have it
+    gpus            DOUBLE,                -- of the span: GPUs that pods could not hold
     detail          VARCHAR                -- Slurm's reason
 );
 -- The next attribution finds them; attributed results stay.
