@@ -80,14 +80,16 @@ def calculated(facts: list[Any]) -> tuple[dict[str, Any], dict[str, float], dict
     pending, free_cost, borrowed_cost = defaultdict(float), defaultdict(float), defaultdict(float)
     for minute in MINUTES:
         waiting = {queue: held(facts, queue, minute, waits=True) for queue in NAMES}
-        free, limited = defaultdict(float), defaultdict(float)
+        free, limited, priced = defaultdict(float), defaultdict(float), defaultdict(float)
         for where, price in PRICE.items():
             wanted = {q: waiting[q] * share[q][where] for q in share}
             unheld = SIZE[where] - held(facts, None, minute, where)
             for queue in wanted:
                 part = wanted[queue] * min(1.0, unheld / (sum(wanted.values()) or 1))
                 free[queue] += part
-                limited[queue] += wanted[queue] * min(1.0, SIZE[where] / (sum(wanted.values()) or 1))
+                most = wanted[queue] * min(1.0, SIZE[where] / (sum(wanted.values()) or 1))
+                limited[queue] += most
+                priced[queue] += most * price
                 free_cost[queue] += part * price / 60
         used = {queue: held(facts, queue, minute) for queue in NAMES}
         starved = {q: min(limited[q] - free[q], max(0, QUOTA[q] - used[q])) for q in share}
@@ -95,7 +97,7 @@ def calculated(facts: list[Any]) -> tuple[dict[str, Any], dict[str, float], dict
         for queue in NAMES:
             pending[queue] += waiting[queue] / 60
         for queue in share:
-            price = sum(share[queue][where] * PRICE[where] for where in SIZE)
+            price = priced[queue] / (limited[queue] or 1)
             part = starved[queue] * borrowed / max(sum(starved.values()), borrowed, 1e-9)
             borrowed_cost[queue] += part * price / 60
     return pending, free_cost, borrowed_cost

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from gpucost import pipeline
 from gpucost.config.model import Config
 from gpucost.periods import MS_PER_HOUR, Period
+from gpucost.questions.queue import waits
 from gpucost.questions.queue.waits import Queue, quantile, queues
 from gpucost.store import runs
 from gpucost.store.connection import Store
@@ -244,3 +246,21 @@ def test_unknown_waiting_cost_has_its_reason(tmp_path: Path) -> None:
         "waiting cost of counts: no metric and no pending pod with the queue's label has the requested GPUs",
         "waiting cost of new: no pod with the queue's label held GPUs, so their model and price are unknown",
     ]
+
+
+def test_queue_without_a_gauge_of_pending_work_is_unknown() -> None:
+    facts = {
+        "is_exported": None,
+        "unallocated_cost": None,
+        "has_models": True,
+        "has_quota": True,
+        "pending_gpu_hours": None,
+    }
+    for scheduler, pending, hours in (
+        ("Kueue", None, None),
+        ("Kueue", 0, 0),
+        ("LocalQueue", None, None),
+        ("KAI", None, 0),
+    ):
+        row = waits._with_cost({**facts, "scheduler": scheduler, "pending_max": pending}, Decimal(0))
+        assert (row["pending_gpu_hours"], row["waiting_cost"]) == (hours, None if hours is None else 0)

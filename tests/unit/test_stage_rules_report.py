@@ -221,10 +221,57 @@ hour BIGINT, wanted DOUBLE
 SELECT queue.name, from_ms, to_ms, gpus, free, free_cost, held_price FROM waiting_gpus ORDER BY ALL
 a | 1800000 | 2700000 | 4 | 2 | 4 | 1
 a | 2700000 | 3600000 | 4 | 2.4 | 4.8 | 1
-b | 1800000 | 2700000 | 3 | 1 | 2 | 2.5
+b | 1800000 | 2700000 | 3 | 1 | 2 | 2
 b | 2700000 | 3600000 | 2 | 0.6 | 1.2 | 2.5
 n/q | 1800000 | 2700000 | 2 | 2 | 4 | 1
 n/q | 2700000 | 3600000 | 2 | 2 | 4 | 1
+
+= counters that are first collected late count from their first value
+questions/queue/40_rises
+params {"from_ms": 0, "to_ms": 36000000}
+
+queue_series: series_id INTEGER, source VARCHAR, labels MAP(VARCHAR, VARCHAR), gauge VARCHAR, counter VARCHAR, \
+queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR)
+1, 's', MAP {}, 'pending', NULL, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'q'}
+2, 's', MAP {'reason': 'old'}, NULL, 'evicted', {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'q'}
+3, 's', MAP {'reason': 'new'}, NULL, 'evicted', {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'q'}
+4, 's', MAP {}, NULL, 'count', {'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}
+5, 's', MAP {}, NULL, 'count', {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'q'}
+
+states: series_id, value, first_ms, last_ms
+1, 0, 0, 5h
+2, 500, 2h, 5h
+3, 1, 3h, 5h
+4, 900, 2h, 5h
+5, 7, 2h, 5h
+
+loads: source, from_ms, to_ms
+'s', 0, 2h
+'s', 2h, 5h
+->
+SELECT queue.scheduler, counter, upper, rise FROM queue_rises ORDER BY ALL
+Kueue | count | - | 7
+Kueue | evicted | new | 1
+Kueue | evicted | old | 0
+LocalQueue | count | - | 0
+
+= pending gpus are never negative
+questions/queue/30_parts
+
+queue_edges: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), resource VARCHAR, \
+part VARCHAR, at_ms BIGINT, next_ms BIGINT
+{'cluster': 'c', 'scheduler': 'Volcano', 'name': 'v'}, 'gpu', '', 0, 10
+{'cluster': 'c', 'scheduler': 'Volcano', 'name': 'v'}, 'gpu', '', 10, 20
+
+queue_runs: series_id INTEGER, queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), cohort VARCHAR, resource VARCHAR, \
+part VARCHAR, gauge VARCHAR, leads BOOLEAN, value DOUBLE, from_ms BIGINT, to_ms BIGINT
+1, {'cluster': 'c', 'scheduler': 'Volcano', 'name': 'v'}, NULL, 'gpu', '', 'requested', true, 8, 0, 10
+1, {'cluster': 'c', 'scheduler': 'Volcano', 'name': 'v'}, NULL, 'gpu', '', 'requested', true, 2, 10, 20
+2, {'cluster': 'c', 'scheduler': 'Volcano', 'name': 'v'}, NULL, 'gpu', '', 'used', true, 4, 0, 20
+->
+SELECT from_ms, wanted FROM queue_parts ORDER BY ALL
+0 | 4
+10 | 0
 
 = metrics of requests replace pods and slices are parts of gpus
 questions/queue/46_levels

@@ -19,6 +19,7 @@ SELECT queue, resource, part, at_ms AS from_ms, next_ms AS to_ms, max(cohort) AS
     any_value(value) FILTER (gauge = 'limit') AS borrowing_limit,
     coalesce(any_value(value) FILTER (gauge = 'used'), any_value(value) FILTER (gauge = 'reserved')) AS used,
     any_value(value) FILTER (gauge = 'pending') AS pending,
-    coalesce(any_value(value) FILTER (gauge = 'wanted'), any_value(value) FILTER (gauge = 'requested') - used) AS wanted
+    coalesce(any_value(value) FILTER (gauge = 'wanted'),
+        CASE WHEN any_value(value) FILTER (gauge = 'requested') < used THEN 0 ELSE any_value(value) FILTER (gauge = 'requested') - used END) AS wanted
 FROM once
 GROUP BY ALL;

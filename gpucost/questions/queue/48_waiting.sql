@@ -22,6 +22,6 @@ shared AS (
     FROM pending AS p JOIN queue_models AS s USING (queue) JOIN free_gpus AS f USING (cluster, gpu_model, hour)
     WHERE f.from_ms <= p.from_ms AND p.from_ms < f.to_ms
 )
-SELECT queue, from_ms, to_ms, sum(limited) AS gpus, sum(free) AS free, sum(free * free_price) AS free_cost, sum(wanted * held_price / gpus) AS held_price
+SELECT queue, from_ms, to_ms, sum(limited) AS gpus, sum(free) AS free, sum(free * free_price) AS free_cost, sum(limited * held_price) / sum(limited) AS held_price
 FROM shared
 GROUP BY ALL;

@@ -253,7 +253,10 @@ def _with_cost(row: dict[str, Any], borrowed: Decimal) -> dict[str, Any]:
     source = "metrics" if row.pop("is_exported") and hours is not None else "pods"
     unallocated = row.pop("unallocated_cost")
     has_models, has_quota = row.pop("has_models"), row.pop("has_quota")
-    if hours is None and has_models and not row["pending_max"]:
+    is_none_pending = row["pending_max"] == 0 or (
+        row["pending_max"] is None and row["scheduler"] in ("KAI", "Volcano")
+    )
+    if hours is None and has_models and is_none_pending:
         hours = 0.0
     missing = None
     if hours is None:
