@@ -327,6 +327,6 @@ def test_incident_counts_in_the_period_in_which_it_begins(tmp_path: Path) -> Non
     ) == (0, 0, None, None)
 
 
-def test_restart_of_a_device_plugin_is_no_evidence(tmp_path: Path) -> None:
+def test_restart_of_a_device_plugin_does_not_count(tmp_path: Path) -> None:
     (incident,) = between(eight(allocatable=[[at(8), at(8.05), 0]]), tmp_path, "2026-03-10", "2026-03-11")
     assert (incident["cause"], incident["is_evidence"]) == ("not_offered", False)

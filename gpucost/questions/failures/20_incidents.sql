@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP TABLE incidents AS
 WITH sessions AS (
     SELECT kind, node_id, place, number, min(from_ms) AS from_ms, max(from_ms) AS last_ms, max(to_ms) AS to_ms,
-        -- the strongest evidence names the incident of a device, the first sign that of a node
+        -- the strongest evidence names a device's incident, the first sign a node's
         arg_min({'cause': cause, 'code': code, 'detail': detail}, (kind = 'device' AND NOT is_evidence, is_application, from_ms, code)) AS main,
         bool_or(is_evidence) AS is_evidence,
         -- errors of applications follow on other devices
