@@ -4,7 +4,7 @@
 WITH waits AS (
     SELECT queue, sum(rise) FILTER (counter = 'count') AS admitted, sum(rise) FILTER (counter = 'sum') AS waited_seconds,
         list({'upper': bound, 'count': rise} ORDER BY bound) FILTER (counter = 'bucket') AS buckets
-    FROM (SELECT queue, counter, TRY_CAST(replace(upper, '+', '') AS DOUBLE) AS bound, sum(rise) AS rise FROM queue_rises GROUP BY ALL)
+    FROM (SELECT queue, counter, TRY_CAST(replace(upper, '+', '') AS DOUBLE) AS bound, rise FROM queue_rises)
     GROUP BY ALL
 ),
 limits AS (
