@@ -117,6 +117,11 @@ def harmful_cell(column: str, cell: str) -> str:
     return json.dumps({harmful("k"): harmful("v")}) if cell.startswith("{") else harmful(cell)
 
 
+def yaml_string(text: str) -> str:
+    """Return a string in YAML with each character escaped, so that it may be any."""
+    return '"' + "".join(f"\\U{ord(one):08x}" for one in text) + '"'
+
+
 def harmful_file(name: str, text: str) -> str:
     if name.endswith(".toml") and name != "broken.toml":
         return harmful_config(text)
@@ -124,6 +129,8 @@ def harmful_file(name: str, text: str) -> str:
         return rewritten(text, harmful_cell)
     if name == "epochs.csv":
         return rewritten(text, lambda _, cell: harmful(cell) if cell == "train" else cell)
+    if name == "job.yaml":
+        return re.sub(r"(?<=(?:name|pace): )[\w-]+", lambda found: yaml_string(harmful(found[0])), text)
     if name == "jobs.psv":
         one_field = re.sub("[|\n\r\u2028]", "", HARM)
         return re.sub(r"\b(bert|nlp|ann|bob|hpc)\b", lambda found: found[0] + one_field, text)
