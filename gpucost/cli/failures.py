@@ -5,6 +5,7 @@ from typing import Annotated
 
 from gpucost.cli.asking import Ask, asking
 from gpucost.cli.command import Call
+from gpucost.cli.output import made_folder
 from gpucost.options import WRITTEN, Option
 
 
@@ -24,7 +25,7 @@ def failures(
     if claim:
         from gpucost.publish.claim import write_claims
 
-        files = write_claims(answer, claim)
+        files = write_claims(answer, made_folder(claim, "use another folder for --claim"))
         call.note(
             f"wrote {', '.join(map(str, files))}" if files else "no claim written: no incident has evidence"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from gpucost.disk import atomic_write
+from gpucost.disk import write_text
 from gpucost.publish.chargeback import file_names
 from gpucost.questions.failures import Failures, Incident
 from gpucost.records import grouped
@@ -22,10 +22,9 @@ _NOTE = (
 def write_claims(answer: Document, folder: Path) -> list[Path]:
     """Write claim-PROVIDER.md and claim-PROVIDER.csv of the incidents with evidence in an answer of `failures`.
 
-    Returns the files.
+    The folder must exist. Returns the files. Raises GpucostError if one cannot be written.
     """
     found = cast(Failures, answer.data)
-    folder.mkdir(parents=True, exist_ok=True)
     files = []
     evidence = grouped((each.provider or "unknown", each) for each in found.incidents if each.is_evidence)
     names = file_names(evidence)
@@ -44,8 +43,7 @@ def write_claims(answer: Document, folder: Path) -> list[Path]:
         )
         for suffix, content in (("md", document.page()), ("csv", document.csv())):
             files.append(folder / f"claim-{names[provider]}.{suffix}")
-            with atomic_write(files[-1]) as part:
-                part.write_text(content, encoding="utf-8")
+            write_text(content, files[-1])
     return files
 
 
