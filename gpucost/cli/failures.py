@@ -14,10 +14,7 @@ def failures(
     call: Call,
     ask: Ask,
     claim: Annotated[
-        Path | None,
-        Option(
-            "Folder for the evidence, as claim-PROVIDER.md and .csv.", "DIR", is_shown=True, panel=WRITTEN
-        ),
+        Path | None, Option("Folder for claim-PROVIDER.md and .csv.", "DIR", is_shown=True, panel=WRITTEN)
     ] = None,
 ) -> None:
     """Show failures and their cost; write the evidence for a claim."""
@@ -25,8 +22,5 @@ def failures(
     if claim:
         from gpucost.publish.claim import write_claims
 
-        files = write_claims(answer, made_folder(claim, "use another folder for --claim"))
-        call.note(
-            f"wrote {', '.join(map(str, files))}" if files else "no claim written: no incident has evidence"
-        )
+        call.note(write_claims(answer, made_folder(claim, "use another folder for --claim")))
     call.answer(answer)

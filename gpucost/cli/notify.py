@@ -95,8 +95,7 @@ def notify_email(call: NotifyCall) -> None:
 
     def send(message: Message, owner: Owner | None) -> None:
         """Send or print the mail."""
-        recipients = owner.recipients if owner else server.recipients
-        addressed = server.model_copy(update={"recipients": recipients})
+        addressed = server.model_copy(update={"recipients": (owner or server).recipients})
         letter = mail(addressed, message.title, as_text(message), as_html(message))
         if call.dry_run:
             head = visible(f"To: {letter['To']}\nFrom: {letter['From']}\nSubject: {message.title}")

@@ -19,10 +19,10 @@ _NOTE = (
 )
 
 
-def write_claims(answer: Document, folder: Path) -> list[Path]:
+def write_claims(answer: Document, folder: Path) -> str:
     """Write claim-PROVIDER.md and claim-PROVIDER.csv of the incidents with evidence in an answer of `failures`.
 
-    The folder must exist. Returns the files. Raises GpucostError if one cannot be written.
+    The folder must exist. Returns a line that names the files. Raises GpucostError if one cannot be written.
     """
     found = cast(Failures, answer.data)
     files = []
@@ -44,7 +44,7 @@ def write_claims(answer: Document, folder: Path) -> list[Path]:
         for suffix, content in (("md", document.page()), ("csv", document.csv())):
             files.append(folder / f"claim-{names[provider]}.{suffix}")
             write_text(content, files[-1])
-    return files
+    return f"wrote {', '.join(map(str, files)) or 'no claim: no incident has evidence'}"
 
 
 def _sentence(incident: Incident, currency: str) -> str:

@@ -205,7 +205,7 @@ def test_epochs_restart_and_sweep_are_costed(server: str, tmp_path: Path) -> Non
     assert [row["cost"].quantize(Decimal("0.0001")) for row in epochs] == plain
     (run,) = view.sections["runs"]
     assert run["cost"] == sum(plain)
-    # it finished after 4 of 6 epochs, so nothing is left to forecast
+    # a run that finished after 4 of 6 epochs has no forecast
     assert (run["planned_epochs"], run["remaining_epochs"], run["forecast_cost"]) == (6, None, None)
     assert sum(row["cost"] for row in view.rows) == Decimal(23 * 24)
 

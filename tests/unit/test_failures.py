@@ -216,7 +216,6 @@ def test_claim_names_only_evidence(tmp_path: Path) -> None:
     assert "38.0 GPU-hours were unavailable; cost with lost work: $212.40." in text
     rows = (tmp_path / "claims" / "claim-aws.csv").read_text().splitlines()
     assert len(rows) == 2
-    # a file is no folder
     _, error = call(*words, "--claim", str(tmp_path / "gpucost.toml"), code=1)
     assert "fix: use another folder for --claim" in error
 
