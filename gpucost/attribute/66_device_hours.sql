@@ -80,6 +80,10 @@ plain AS (
     WHERE b.hour::BIGINT * 3600000 < d.up_to_ms AND d.up_from_ms < (b.hour::BIGINT + 1) * 3600000
         AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour <= getvariable('span_to_ms') // 3600000
 ),
+-- blocks before hours: with its hours first, a device would have a row for each hour and each series that it ever had
+placed AS MATERIALIZED (
+    SELECT b.* EXCLUDE (prev_offset_ms, prev_value, next_offset_ms), d.* EXCLUDE (series_id) FROM scanned AS b JOIN devices AS d USING (series_id)
+),
 others AS (
     SELECT b.* EXCLUDE (from_ms, last_ms), d.* EXCLUDE (series_id), true AS is_wanted
     FROM ends AS b JOIN devices AS d USING (series_id) ANTI JOIN apart AS n ON n.device_id = d.device_id AND n.hour = b.hour
@@ -87,10 +91,9 @@ others AS (
     WHERE (NOT b.is_before OR b.hour >= getvariable('span_from_ms') // 3600000) AND (NOT b.is_after OR b.hour <= getvariable('span_to_ms') // 3600000)
     UNION ALL BY NAME
     -- the neighbors of a sample may be in any series of the device
-    SELECT b.* EXCLUDE (prev_offset_ms, prev_value, next_offset_ms), d.* EXCLUDE (series_id), n.is_wanted
-    FROM scanned AS b
-    JOIN devices AS d USING (series_id)
-    JOIN near AS n ON n.device_id = d.device_id AND n.hour = b.hour
+    SELECT b.*, n.is_wanted
+    FROM placed AS b
+    JOIN near AS n ON n.device_id = b.device_id AND n.hour = b.hour
     LEFT JOIN ends AS e ON e.series_id = b.series_id AND e.hour = b.hour
     WHERE n.is_wanted OR e.hour IS NULL
 ),
@@ -126,8 +129,7 @@ silent AS (
         interval_ms, interval_ms AS prev_interval_ms, next_offset_ms - later * 3600000 AS next_offset_ms
     FROM (
         SELECT *, unnest(range(1, least(coalesce(next_hour - hour, 1000),
-            (CASE WHEN next_offset_ms - last_offset_ms <= 2.5 * interval_ms THEN next_offset_ms ELSE last_offset_ms + interval_ms END - 1)
-                // 3600000 + 1)))::INTEGER AS later
+            (valid_until(last_offset_ms, next_offset_ms, interval_ms) - 1) // 3600000 + 1)))::INTEGER AS later
         FROM found
         WHERE coalesce(next_hour - hour, 2) > 1
     )
@@ -135,16 +137,11 @@ silent AS (
 -- each hour in order: the last sample before it, its own samples except the last, and the last
 parts AS (
     SELECT *,
-        CASE
-            WHEN prev_offset_ms IS NULL THEN 0
-            WHEN first_offset_ms - prev_offset_ms <= 2.5 * prev_interval_ms THEN first_offset_ms
-            ELSE greatest(0, prev_offset_ms + prev_interval_ms)
-        END AS before_first_ms,
+        greatest(0, valid_until(prev_offset_ms, first_offset_ms, prev_interval_ms)) AS before_first_ms,
         CASE WHEN step_ms > 2.5 * interval_ms THEN interval_ms ELSE coalesce(step_ms, 0) END AS each_ms,
-        CASE WHEN next_offset_ms - last_offset_ms <= 2.5 * interval_ms THEN 3600000 - last_offset_ms
-            ELSE least(interval_ms, 3600000 - last_offset_ms) END AS after_last_ms,
+        least(3600000, valid_until(last_offset_ms, next_offset_ms, interval_ms)) - last_offset_ms AS after_last_ms,
         series = 1 AND (step_ms IS NOT NULL OR samples = 1 OR longest_ms <= 2.5 * interval_ms) AS is_enough
-    FROM (SELECT * EXCLUDE (is_wanted, prev_hour, next_hour) FROM found UNION ALL BY NAME SELECT * EXCLUDE (is_apart) FROM plain WHERE NOT is_apart)
+    FROM (FROM found UNION ALL BY NAME FROM plain WHERE NOT is_apart)
 )
 SELECT device_id, hour, first_offset_ms, interval_ms, prev_offset_ms, prev_part, prev_idle, prev_interval_ms, next_offset_ms,
     CASE WHEN is_enough THEN CASE WHEN prev_idle THEN before_first_ms ELSE 0 END + coalesce(idle_ms, idle_samples * each_ms)

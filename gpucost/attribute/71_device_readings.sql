@@ -1,5 +1,5 @@
 -- reads: device_holdings, profiled_hours, device_hours, node_devices, blocks, settings; the span [span_from_ms, span_to_ms)
--- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours for which aggregates are not enough, or with profiling metrics; uneven if each sample counts by itself
+-- writes: partial_hours, device_readings, one row per (series, hour) of a device in hours for which aggregates are not enough, or with profiling metrics; uneven if each sample counts by itself; overlapping if several series of the device have samples at once
 -- invariant: uneven if the hour has profiling metrics, samples are uneven, series overlap, or a holding begins or ends between samples; in a device's hour all or none of its series are uneven; a day needs the sample lists of uneven series only
 -- only with: node_devices, told_activity
 -- otherwise: device_readings (series_id INTEGER, hour INTEGER, is_uneven BOOLEAN)
@@ -40,5 +40,6 @@ uneven AS (
     WHERE (r.first_offset_ms < h.from_offset_ms AND h.from_offset_ms < r.last_offset_ms)
         OR (r.first_offset_ms < h.to_offset_ms AND h.to_offset_ms < r.last_offset_ms)
 )
-SELECT r.* EXCLUDE (lead_offset_ms), u.device_id IS NOT NULL AS is_uneven
+SELECT r.* EXCLUDE (lead_offset_ms), u.device_id IS NOT NULL AS is_uneven,
+    bool_or(coalesce(lead_offset_ms <= last_offset_ms, false)) OVER (PARTITION BY r.device_id, r.hour) AS is_overlapping
 FROM readings AS r LEFT JOIN uneven AS u USING (device_id, hour);

@@ -1,4 +1,4 @@
--- reads: partial_hours, device_readings, device_hours, blocks; the span [span_from_ms, span_to_ms)
+-- reads: partial_hours, device_readings, device_hours, blocks
 -- writes: sample_intervals, for devices in hours for which aggregates are not enough: the valid time of a sample, or of an even run of samples, and its activity
 -- invariant: within one (device, hour) rows do not overlap; from_ms < to_ms within the hour; no holding begins or ends within a run of several samples
 -- only with: node_devices, told_activity
@@ -7,24 +7,32 @@ WITH wanted AS MATERIALIZED (
     FROM device_hours SEMI JOIN partial_hours USING (device_id, hour)
 ),
 even AS (
-    SELECT *, CASE WHEN step_ms > 2.5 * interval_ms THEN interval_ms ELSE step_ms END AS each_ms
+    SELECT *, valid_until(0, step_ms, interval_ms) AS each_ms
     FROM device_readings
     WHERE NOT is_uneven
 ),
 lists AS (
-    SELECT r.device_id, r.hour, r.full_scale, r.idle_below,
-        unnest(coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS offset_ms,
-        unnest(b.vals) AS value
+    SELECT r.device_id, r.hour, r.full_scale, r.idle_below, r.interval_ms, r.next_offset_ms, r.is_overlapping, b.vals,
+        sample_offsets(b.offsets_ms, b.samples, b.first_offset_ms, b.step_ms) AS offsets_ms
     FROM device_readings AS r
     JOIN blocks AS b ON b.series_id = r.series_id AND b.hour = r.hour
-        AND b.hour >= getvariable('span_from_ms') // 3600000 AND b.hour < getvariable('span_to_ms') // 3600000 + 1
     WHERE r.is_uneven
 ),
 -- series of one device with samples at the same moment are duplicates
 merged AS (
-    SELECT device_id, hour, offset_ms, max(value / full_scale) AS part, bool_and(value < idle_below) AS is_idle FROM lists GROUP BY ALL
+    SELECT device_id, hour, offset_ms, max(value / full_scale) AS part, bool_and(value < idle_below) AS is_idle
+    FROM (SELECT *, unnest(offsets_ms) AS offset_ms, unnest(vals) AS value FROM lists WHERE is_overlapping)
+    GROUP BY ALL
 ),
 samples AS (
+    SELECT device_id, hour, interval_ms, value / full_scale AS part, value < idle_below AS is_idle, offset_ms, next_offset_ms
+    FROM (
+        SELECT * EXCLUDE (next_offset_ms), unnest(offsets_ms) AS offset_ms, unnest(vals) AS value,
+            unnest(list_append(offsets_ms[2:], next_offset_ms)) AS next_offset_ms
+        FROM lists
+        WHERE NOT is_overlapping
+    )
+    UNION ALL BY NAME
     SELECT m.device_id, m.hour, w.interval_ms, m.part, m.is_idle, m.offset_ms,
         coalesce(lead(m.offset_ms) OVER (PARTITION BY m.device_id, m.hour ORDER BY m.offset_ms), w.next_offset_ms) AS next_offset_ms
     FROM merged AS m JOIN wanted AS w USING (device_id, hour)
@@ -40,7 +48,7 @@ samples AS (
 ),
 spoken AS (
     SELECT *, greatest(offset_ms, 0) AS from_offset_ms,
-        least(CASE WHEN next_offset_ms - offset_ms <= 2.5 * interval_ms THEN next_offset_ms ELSE offset_ms + interval_ms END, 3600000) AS to_offset_ms
+        least(valid_until(offset_ms, next_offset_ms, interval_ms), 3600000) AS to_offset_ms
     FROM samples
 )
 SELECT device_id, hour, hour::BIGINT * 3600000 + from_offset_ms AS from_ms, hour::BIGINT * 3600000 + to_offset_ms AS to_ms,

@@ -4,8 +4,7 @@
 -- only with: profiled_hours
 INSERT INTO profile_hours BY NAME
 WITH samples AS NOT MATERIALIZED (
-    SELECT p.device_id, p.measure, b.series_id, b.hour::BIGINT * 3600000 + unnest(coalesce(b.offsets_ms,
-            list_transform(range(b.samples), lambda i: (b.first_offset_ms + i * coalesce(b.step_ms, 0))::INTEGER))) AS at_ms,
+    SELECT p.device_id, p.measure, b.series_id, b.hour::BIGINT * 3600000 + unnest(sample_offsets(b.offsets_ms, b.samples, b.first_offset_ms, b.step_ms)) AS at_ms,
         unnest(b.vals) * p.scale AS value, p.measure IN ('energy', 'thermal_throttle', 'power_throttle') AS is_counter
     FROM blocks AS b JOIN profile_devices AS p USING (series_id)
     WHERE b.hour >= getvariable('span_from_ms') // 3600000 - 3 AND b.hour < getvariable('span_to_ms') // 3600000 + 3

@@ -120,8 +120,8 @@ def stage(con: DuckDBPyConnection, tz: ZoneInfo, *, everything: bool, seal_until
         con.execute("INSERT INTO compactions VALUES (epoch_ms(now()), $1)", [seal_until_ms])
     sealed_ms = value(con, "SELECT coalesce(max(sealed_until_ms), 0) FROM compactions")
     changed = con.execute(_CHANGED, {"seal_until": seal_until_ms}).fetchall()
-    gpus = value(con, "SELECT coalesce(sum(gpu_count), 0) FROM nodes")
-    at_once = max(1, int(_ROWS_AT_ONCE / (24 * max(gpus, 1))))
+    gpus = value(con, "SELECT greatest(sum(gpu_count), 1) FROM nodes")
+    at_once = int(_ROWS_AT_ONCE / (24 * gpus)) or 1
     spans = spans_of(changed, at_once, seal_until_ms)
     for number, (start, end) in enumerate(spans, 1):
         announce(f"attributing {len(changed):,} days: part {number:,} of {len(spans):,}")

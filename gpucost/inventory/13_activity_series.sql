@@ -95,7 +95,7 @@ lists AS MATERIALIZED (
 ),
 moments AS MATERIALIZED (
     SELECT *, hash(series_id, hour, offset_ms) AS moment
-    FROM (SELECT series_id, hour, unnest(coalesce(offsets_ms, list_transform(range(samples), lambda i: (first_offset_ms + i * coalesce(step_ms, 0))::INTEGER))) AS offset_ms,
+    FROM (SELECT series_id, hour, unnest(sample_offsets(offsets_ms, samples, first_offset_ms, step_ms)) AS offset_ms,
             unnest(vals) AS value
         FROM lists)
 )

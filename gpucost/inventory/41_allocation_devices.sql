@@ -36,7 +36,7 @@ labeled AS (
 -- a reused name: the series needs samples within this pod's life
 heard AS (
     SELECT l.allocation_id, l.device_id, len(list_filter(
-        coalesce(b.offsets_ms, list_transform(range(b.samples), lambda i: b.first_offset_ms + (i * coalesce(b.step_ms, 0))::INTEGER)),
+        sample_offsets(b.offsets_ms, b.samples, b.first_offset_ms, b.step_ms),
         lambda o: b.hour::BIGINT * 3600000 + o >= l.held_from_ms AND b.hour::BIGINT * 3600000 + o < l.held_to_ms)) AS samples
     FROM labeled AS l
     JOIN blocks AS b ON b.series_id = l.series_id

@@ -18,7 +18,7 @@ judged AS (
 ),
 told AS (
     SELECT *, CASE WHEN is_run THEN [first_offset_ms, last_offset_ms]
-        ELSE coalesce(offsets_ms, list_transform(range(samples), lambda i: (first_offset_ms + i * coalesce(step_ms, 0))::INTEGER)) END AS moments
+        ELSE sample_offsets(offsets_ms, samples, first_offset_ms, step_ms) END AS moments
     FROM judged
 ),
 runs AS (
@@ -27,7 +27,7 @@ runs AS (
         hour_ms + unnest(moments[CASE WHEN is_run THEN 2 ELSE 1 END:]) AS last_ms
     FROM told
 )
-SELECT *, CASE WHEN lead(from_ms) OVER w - last_ms <= 2.5 * gap_ms THEN lead(from_ms) OVER w ELSE last_ms + gap_ms END AS to_ms
+SELECT *, valid_until(last_ms, lead(from_ms) OVER w, gap_ms) AS to_ms
 FROM runs
 WINDOW w AS (PARTITION BY device_id, has_users ORDER BY from_ms, last_ms);
 

@@ -151,6 +151,7 @@ def load_activity(con: DuckDBPyConnection, activity: Activity) -> None:
     """Make only the temporary tables activity_series and scale_remarks."""
     load_catalog(con)
     _load_metrics(con, activity)
+    run_stage(con, __name__, "05_macros")
     run_stage(con, __name__, "13_activity_series")
 
 
