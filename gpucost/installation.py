@@ -62,6 +62,8 @@ def _requirement(extras: Sequence[str]) -> str:
         text = None
     extra = f"[{','.join(extras)}]" if extras else ""
     origin = json.loads(text) if text else {"url": "DIR"}
+    if "archive_info" in origin:
+        return shlex.quote(f"gpucost{extra} @ {origin['url']}")
     if "vcs_info" in origin:
         return shlex.quote(f"gpucost{extra} @ git+{origin['url']}")
     return shlex.quote(f"{unquote(origin['url'].removeprefix('file://'))}{extra}")

@@ -90,7 +90,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
             else f"{percent(coverage.measured_ratio)} of the allocated GPU-hours"
         ],
         "Prices": _prices(coverage),
-        "Final" if FINAL[1] in coverage.price_sources else "Billed": _final(coverage, currency),
+        "Final" if "final_price_book" in coverage.price_sources else "Billed": _final(coverage, currency),
         "Collected": [
             _collected(coverage),
             *([f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []),
@@ -135,7 +135,7 @@ def _prices(coverage: Coverage) -> list[str]:
 
 def _final(coverage: Coverage, currency: str) -> list[str]:
     """Final and estimated cost, if any is final or in a bundle."""
-    if not (coverage.state or {*FINAL} & {*coverage.price_sources}):
+    if not (coverage.state or coverage.price_sources.keys() & FINAL):
         return []
     final, estimated = (
         figure_text(cost, "money", currency, 2) for cost in (coverage.final_cost, coverage.estimated_cost)

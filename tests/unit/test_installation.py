@@ -75,6 +75,8 @@ def test_unclaimed_package_name_is_never_installed(monkeypatch: pytest.MonkeyPat
         ('{"url": "file:///home/ann/my%20src"}', "'/home/ann/my src[aws]'"),
         ('{"url": "https://git.example.com/gpucost.git", "vcs_info": {"vcs": "git"}}',
          "'gpucost[aws] @ git+https://git.example.com/gpucost.git'"),
+        ('{"url": "https://example.com/gpucost-1.0.0.whl", "archive_info": {}}',
+         "'gpucost[aws] @ https://example.com/gpucost-1.0.0.whl'"),
     ],
 )  # fmt: skip
 def test_extra_comes_from_the_same_place(

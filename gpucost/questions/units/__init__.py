@@ -24,6 +24,7 @@ _LISTED = 10  # rows of the tables of work without cost and cost without work
 # first.
 _WORDS = {
     "gpu hour": "GPU-hour",
+    "gpu model": "GPU model",
     "generation tokens": "generated tokens",
     "cache saved cost": "saved by the cache",
     "per 1000": "per 1,000",
@@ -93,10 +94,10 @@ _SECTIONS = {
 }
 
 
-def _by(dimensions: Names, default: str) -> Option:
+def _by(dimensions: Names) -> Option:
     """The option for dimensions of the rows."""
     return Option(
-        f"Dimensions of the rows, any of {', '.join(dimensions)}. Default: {default}, with a table of models.",
+        f"Dimensions of the rows, any of {', '.join(dimensions)}. Default: workload, model and day, with a table of models.",
         "A,B",
         is_split=True,
     )
@@ -148,7 +149,7 @@ def unit_requests(
     count: Annotated[
         str, Option("Unit to count: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
     ] = "request",
-    by: Annotated[Names, _by(units.REQUEST_DIMENSIONS, "all")] = (),
+    by: Annotated[Names, _by(units.REQUEST_DIMENSIONS)] = (),
 ) -> Document:
     """Show the cost per 1,000 requests by model and day, including the cost of idle time.
 
@@ -174,7 +175,7 @@ def unit_tokens(
             "Cost to split: all of it, or only the used part, with idle cost shown separately.", is_shown=True
         ),
     ] = "allocated",
-    by: Annotated[Names, _by(units.DIMENSIONS, "all but tenant")] = (),
+    by: Annotated[Names, _by(units.DIMENSIONS)] = (),
 ) -> Document:
     """Show the cost per million tokens by model and day, for all, prompt and generated tokens.
 
