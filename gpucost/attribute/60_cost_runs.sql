@@ -5,7 +5,7 @@ INSERT INTO cost_runs BY NAME
 WITH parts AS (
     SELECT l.cell_from_ms AS from_ms, l.cell_to_ms AS to_ms, l.hours, a.node_id, a.allocation_id, l.is_collected, a.gpu_ms, a.cost,
         least(coalesce(u.gpu_ms, 0), a.gpu_ms) AS unavailable_gpu_ms,
-        CASE l.price_source WHEN 'bill' THEN 0 ELSE a.cost END AS estimated_cost,
+        CASE WHEN l.price_source IN ('bill', 'final_price_book') THEN 0 ELSE a.cost END AS estimated_cost,
         l.from_ms = l.cell_from_ms AND l.to_ms = l.cell_to_ms AND l.cpu_cost IS NULL AS is_whole
     FROM allocated_costs AS a
     JOIN node_segments AS l ON l.node_id = a.node_id AND l.from_ms = a.segment_from_ms

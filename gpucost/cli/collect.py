@@ -82,7 +82,7 @@ def collect_progress(
     Examples:
       gpucost collect progress
       gpucost collect progress --from 2026-10-01 --to 2026-11-01
-      gpucost collect progress epochs.csv
+      gpucost collect progress work.csv
       gpucost collect progress --source mlflow
     """
     if paths:
@@ -345,7 +345,7 @@ def collect_focus(call: Call, paths: PathsArgument = (), force: ForceOption = Fa
       gpucost collect focus focus-2026-10.csv
       gpucost collect focus exports/focus/
       gpucost collect focus s3://my-bucket/focus
-      gpucost collect focus openai-costs.json anthropic-cost-report.json
+      gpucost collect focus openai-2026-10.csv
     """
     run_bills(call, "focus", paths, force=force)
 

@@ -71,6 +71,9 @@ to explore it:
   gpucost findings
   gpucost queue
   gpucost sql "from charges"
+  gpucost prices tco onprem.toml
+  gpucost collect progress work.csv
+  gpucost collect focus openai-*.csv
 change prices.csv or gpucost.toml there and report again; for your own fleet, start with gpucost init"""
 
 
@@ -85,7 +88,9 @@ def _path() -> str:
 @command(without="config store")
 def demo(
     call: Call,
-    keep: Annotated[Path | None, Option("Keep the store, config, bill and price book in DIR.", "DIR")] = None,
+    keep: Annotated[
+        Path | None, Option("Keep the store, config, bill, price book and example files in DIR.", "DIR")
+    ] = None,
 ) -> None:
     """Load, price, attribute and report two months of a sample fleet: metrics, Slurm jobs and a bill.
 

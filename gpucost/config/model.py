@@ -514,7 +514,7 @@ class Discount(Section):
     purchase_option: PurchaseOption | None = None
     """Purchase option of the node."""
     price_sources: list[PriceSource] = Field(default=["price_book", "spot_history", "catalog"], min_length=1)
-    """Price sources to which it applies. Billed prices already include it."""
+    """Price sources to which it applies. Billed prices and final rows of the price book already include it."""
     effective_start: date | None = None
     """First local day (default: no limit)."""
     effective_end: date | None = None

@@ -16,6 +16,7 @@ from gpucost.demo import fixture
 from gpucost.errors import UsageError
 from gpucost.periods import Period, iso, previous_month
 from gpucost.records import DuckDBPyConnection
+from gpucost.resources import pricing_dir
 from gpucost.store import runs
 from gpucost.store.connection import Store
 from gpucost.store.metrics import SampleWindow, load_window
@@ -92,6 +93,22 @@ aws,us-east-1,,g5.12xlarge,spot,2.30,USD,,,
 aws,us-east-1,us-east-1c,p5.48xlarge,spot,23.60,USD,,,
 aws,us-east-1,us-east-1c,p5.48xlarge,spot,27.90,USD,"""
 
+# Files that the store does not contain, for the examples in the docs; $MONTH and $DAY are of the estimated month.
+_EXAMPLES = {
+    "work.csv": """time,workload,namespace,unit,value
+$MONTH-05T06:00:00Z,CronJob/nightly-scoring,recsys,prediction,41200000
+$MONTH-06T06:00:00Z,CronJob/nightly-scoring,recsys,prediction,39800000
+$MONTH-07T06:00:00Z,CronJob/nightly-scoring,recsys,prediction,40500000
+""",
+    "openai-$MONTH.csv": """start_time,end_time,amount_value,amount_currency,line_item,quantity,quantity_unit,project_id
+$DAY5,$DAY6,12.50,usd,"gpt-4o-2024-08-06, input",5000000,tokens,proj_a
+$DAY5,$DAY6,10.00,usd,"gpt-4o-2024-08-06, output",1000000,tokens,proj_a
+$DAY6,$DAY7,15.00,usd,"gpt-4o-2024-08-06, input",6000000,tokens,proj_a
+$DAY6,$DAY7,11.00,usd,"gpt-4o-2024-08-06, output",1100000,tokens,proj_a
+""",
+    "onprem.toml": (pricing_dir() / "onprem.toml").read_text("utf-8"),
+}
+
 
 def prepare(folder: Path) -> None:
     """Make `folder` an empty place for a demo; remove an earlier demo.
@@ -110,7 +127,17 @@ def prepare(folder: Path) -> None:
     if names and not is_demo:
         message = f"{folder} is not empty and not an earlier demo: {', '.join(names[:3])}"
         raise UsageError(message, "name a new directory, or empty this one")
-    for pattern in (STORE, f"{STORE}.wal", CONFIG, BOOK, fixture.BILLS, fixture.SLURM):
+    for pattern in (
+        STORE,
+        f"{STORE}.wal",
+        CONFIG,
+        BOOK,
+        fixture.BILLS,
+        fixture.SLURM,
+        "work.csv",
+        "openai-*.csv",
+        "onprem.toml",
+    ):
         for path in folder.glob(pattern):
             path.unlink()
 
@@ -124,14 +151,20 @@ def last_months(now: datetime) -> tuple[Period, Period]:
 def build(folder: Path, billed: Period, estimated: Period, progress: Callable[[str], None]) -> Config:
     """Fill `folder` with two months of the sample fleet; return the configuration.
 
-    The folder gets a store, a bill, a price book and a configuration. `progress` gets a text for each step.
-    Raises UsageError if the folder is in other use.
+    The folder gets a store, a bill, a price book, a configuration, and example files. `progress` gets a text for
+    each step. Raises UsageError if the folder is in other use.
     """
     folder = folder.absolute()
     prepare(folder)
     scarce = iso(estimated.start + timedelta(days=16, hours=9))
     (folder / BOOK).write_text(f"{_BOOK}{scarce},,\n", "utf-8")
     (folder / CONFIG).write_text(_CONFIG, "utf-8")
+    dates = {"$MONTH": f"{estimated.start:%Y-%m}"}
+    dates |= {f"$DAY{day}": f"{estimated.start.timestamp() + (day - 1) * 86400:.0f}" for day in (5, 6, 7)}
+    for name, text in _EXAMPLES.items():
+        for mark, date in dates.items():
+            name, text = name.replace(mark, date), text.replace(mark, date)
+        (folder / name).write_text(text, "utf-8")
     config = load_config(folder / CONFIG, environ={}, cwd=folder)
     store = Store.of(config)
     period = Period(billed.start, estimated.end)

@@ -1,11 +1,13 @@
--- reads: priced_nodes, purchase_fits, price_book
+-- reads: priced_nodes, purchase_fits, price_book, billed_nodes
 -- writes: book_fits, every price book row that matches a node, with the moment from which it may apply; selecting_fits, the rows with a selector
--- invariant: a row never matches if its purchase option is for another capacity type; rows with one specificity may differ in their selectors only
+-- invariant: a row never matches if its purchase option is for another capacity type; rows with one specificity may differ in their selectors only; no row is final for a node on a bill
 CREATE OR REPLACE TEMP TABLE book_fits AS
 SELECT n.node_id, b.line, 4 * b.specificity + coalesce(o.preference, 0) AS specificity, [b.selector_labels, b.selector_values] AS selector,
     coalesce(b.start_ms, -4611686018427387904) AS start_ms,
     (b.price_per_hour * CASE WHEN b.per_gpu THEN n.gpu_count ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour,
-    b.currency, b.price_as_of, b.purchase_option
+    b.currency, b.price_as_of, b.purchase_option,
+    -- of a node on a bill, only the bill's prices are final
+    CASE WHEN b.final AND n.node_id NOT IN (SELECT node_id FROM billed_nodes) THEN 'final_price_book' ELSE 'price_book' END AS price_source
 FROM priced_nodes AS n
 JOIN price_book AS b
     ON coalesce(b.provider = n.provider, b.provider IS NULL)

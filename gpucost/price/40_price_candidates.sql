@@ -87,7 +87,7 @@ book_candidates AS (
     -- only a later row with equal specificity ends a row of the price book; a higher rank is more specific
     SELECT node_id, start_ms AS from_ms,
         coalesce(lead(start_ms) OVER (PARTITION BY node_id, specificity ORDER BY start_ms), 4611686018427387904) AS to_ms,
-        1000000 + specificity AS rank, price_per_hour, currency, 'price_book' AS price_source, price_as_of, purchase_option,
+        1000000 + specificity AS rank, price_per_hour, currency, price_source, price_as_of, purchase_option,
         'price book line ' || line AS origin
     FROM book_fits
 ),
@@ -102,7 +102,7 @@ offered AS (
 )
 SELECT o.node_id, greatest(o.from_ms, n.up_from_ms) AS from_ms, least(o.to_ms, n.up_to_ms) AS to_ms,
     -- the price book's rows already cover only the node's GPUs
-    o.rank, (o.price_per_hour * CASE o.price_source WHEN 'price_book' THEN 1 ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour, o.currency, o.rate, o.price_source, o.price_as_of, o.purchase_option, o.origin
+    o.rank, (o.price_per_hour * CASE WHEN o.price_source LIKE '%price_book' THEN 1 ELSE n.machine_share END)::DECIMAL(38, 12) AS price_per_hour, o.currency, o.rate, o.price_source, o.price_as_of, o.purchase_option, o.origin
 FROM offered AS o
 JOIN (
     SELECT node_id, machine_share, up_from_ms, unnest([up_to_ms, billed_to_ms]) AS up_to_ms, unnest([false, true]) AS is_bill FROM priced_nodes

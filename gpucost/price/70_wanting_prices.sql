@@ -8,7 +8,7 @@ WITH used AS (
     WHERE n.up_from_ms < $to_ms AND n.up_to_ms > $from_ms AND n.gpu_count > 0
 )
 SELECT DISTINCT 'spot' AS what, provider FROM used
-WHERE provider IN ('aws', 'azure') AND capacity_type = 'spot' AND source NOT IN ('bill', 'price_book')
+WHERE provider IN ('aws', 'azure') AND capacity_type = 'spot' AND source NOT IN ('bill', 'price_book', 'final_price_book')
 UNION ALL
 SELECT DISTINCT 'prices', provider FROM used
 WHERE provider IN ('aws', 'gcp', 'azure') AND (source = 'none' OR (source = 'catalog' AND age > $days))

@@ -127,10 +127,15 @@ def _purchase_option(text: str) -> str | None:
     return option.lower() or None
 
 
-def _per(text: str) -> str:
-    if text and text.lower() not in ("node", "gpu"):
-        raise ValueError(f"is {text!r}, not one of node, gpu")
-    return text.lower() or "node"
+def _one_of(*names: str) -> BeforeValidator:
+    """Read one of `names`; an empty field is the first."""
+
+    def read(text: str) -> str:
+        if text and text.lower() not in names:
+            raise ValueError(f"is {text!r}, not one of {', '.join(names)}")
+        return text.lower() or names[0]
+
+    return BeforeValidator(read)
 
 
 def _convertible(text: str, info: ValidationInfo) -> str:
@@ -178,7 +183,8 @@ class BookRow(FileRow, frozen=True):
     instance_type: Folded = None
     purchase_option: Option = None
     effective_start: Start = (None, None)
-    per: Annotated[Literal["node", "gpu"], BeforeValidator(_per)] = "node"
+    per: Annotated[Literal["node", "gpu"], _one_of("node", "gpu")] = "node"
+    final: Annotated[bool, _one_of("false", "true")] = False
     node_selector: Selector = ()
     price_per_hour: Annotated[Decimal, BeforeValidator(lambda text: exact_number(text, 9, 12))]
     currency: Annotated[str, BeforeValidator(_convertible)]
@@ -333,7 +339,7 @@ CREATE OR REPLACE TEMP TABLE price_book AS
 SELECT b.* EXCLUDE (per) REPLACE (b.price_per_hour::DECIMAL(21, 12) AS price_per_hour), b.per = 'gpu' AS per_gpu
 FROM (SELECT unnest($rows::STRUCT(
     line INTEGER, specificity INTEGER, provider VARCHAR, region VARCHAR, zone VARCHAR, instance_type VARCHAR,
-    purchase_option VARCHAR, price_per_hour VARCHAR, currency VARCHAR, per VARCHAR,
+    purchase_option VARCHAR, price_per_hour VARCHAR, currency VARCHAR, per VARCHAR, final BOOLEAN,
     selector_labels VARCHAR[], selector_values VARCHAR[], start_ms BIGINT, price_as_of DATE
 )[]) AS b)"""
 

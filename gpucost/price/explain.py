@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SOURCES = {
     "bill": "the bill",
     "price_book": "the price book",
+    "final_price_book": "the price book",
     "spot_history": "spot price history",
     "catalog": "list prices",
 }
@@ -70,9 +71,10 @@ def _why(winner: tuple[str, int], loser: tuple[str, int], *, won: bool) -> str:
     """
     (source, rank), (other, other_rank) = winner, loser
     by_option = f"wins: its {_OPTION_FIRST}" if won else f"the winner's {_OPTION_FIRST}"
-    if source != other:
-        first, second = SOURCES[source], SOURCES[other]
-    elif source == "price_book":
+    first, second = SOURCES[source], SOURCES[other]
+    if first != second:
+        pass
+    elif source.endswith("price_book"):
         if more := _difference(rank, other_rank):
             return f"wins: more specific, {more}" if won else f"less specific: the winner {more}"
         return by_option

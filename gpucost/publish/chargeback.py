@@ -83,7 +83,8 @@ def state_of(
         lacking.insert(0, gaps)
     reasons = [*lacking] if is_over else ["the month is not over", *lacking]
     if account is None:
-        reasons.append("no bill was collected: prices are from the price book, spot history and list")
+        if coverage.estimated_cost or coverage.unpriced_gpu_hours or not coverage.final_cost:
+            reasons.append("no bill was collected: prices are from the price book, spot history and list")
     else:
         if not account.is_final:
             reasons.append("the bill is not final yet")
@@ -111,6 +112,9 @@ def missing_bills(con: DuckDBPyConnection, config: Config, month: str) -> list[s
 
 
 _COLLECT = "--collect collects the missing data of the month; gpucost store info lists the existing data"
+# The cost of pods at final prices of the price book.
+_FINAL = """SELECT coalesce(sum(cost - estimated_cost), 0) FROM hourly_costs($from_ms, $to_ms)
+WHERE kind = 'allocated' AND node_id NOT IN (SELECT node_id FROM billed_nodes)"""
 LEDGER_BY = ("team", "cluster", "namespace", "workload", "day", "gpu_model", "capacity_type")
 
 
@@ -155,6 +159,7 @@ class Bundle(NamedTuple):
     waste: Waste
     units: tuple[UnitView, ...]
     account: Reconciliation | None
+    final_cost: Decimal
     focus: FocusFile
     state: State
     inputs: tuple[seal.SealedInput, ...]
@@ -217,16 +222,17 @@ def _build(
     waste = dissect(con, config, report_query, ("team",), top=0)
     units = unit_views(con, UnitQuery(config, query.period, query.period_name))
     show_progress("the FOCUS file")
-    totals = focus.prepare(con, config, query.month, query.focus_version)
+    file = focus.prepare(con, config, query.month, query.focus_version)
     for kind in ("csv", "parquet"):
         focus.save(con, query.focus_version, kind, folder / f"focus.{kind}")
+    ((final,),) = con.execute(_FINAL, query.period.bounds).fetchall()
     account = None
     with suppress(IncompleteError):
         account = reconcile(con, query.month, config.currency)
     state = state_of(query.is_over, overview.coverage, account, missing_bills(con, config, query.month))
     inputs = seal.inputs_of(con, query.month, query.period) if query.is_over else ()
     return Bundle(
-        query, overview, teams, ledger, workloads, waste, units, account, totals, state, inputs, parents
+        query, overview, teams, ledger, workloads, waste, units, account, final, file, state, inputs, parents
     )
 
 
@@ -256,6 +262,7 @@ _ADJUSTED = {
 _LINES = {
     "charged": "charged to teams",
     "estimated": "estimates, which are on no bill",
+    "final": "at final prices of the price book, which are on no bill",
     "shared": "shares of unallocated and shared costs",
     "api": "bought tokens, a class of their own",
     "other_bills": "hours on other bills and in other time zones",
@@ -541,7 +548,7 @@ def manifest_of(bundle: Bundle, config: Config, previous: Manifest | None) -> Ma
         teams=teams,
         totals=_totals(view, teams),
         coverage=view.coverage,
-        invoice=_invoice(account, teams, view.totals_api) if account else None,
+        invoice=_invoice(account, teams, view.totals_api, bundle.final_cost) if account else None,
         reconciliation=Account(**{each.name: getattr(account, each.name) for each in fields(Account)})
         if account
         else None,
@@ -657,7 +664,9 @@ def _totals(view: ReportView, teams: list[TeamCharge]) -> ChargeTotals:
     )
 
 
-def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None) -> InvoiceBridge | None:
+def _invoice(
+    account: Reconciliation, teams: list[TeamCharge], api: ApiCost | None, final: Decimal
+) -> InvoiceBridge | None:
     """The steps from the charge to the invoice: without unbilled amounts, and with the bill's other classes."""
     whole = {
         statement.basis: statement
@@ -673,10 +682,11 @@ def _invoice(account: Reconciliation, teams: list[TeamCharge], api: ApiCost | No
     shared = total(team.shared_cost for team in teams)
     attributed = [row for row in effective.classes if row.name == "attributed"]
     bought = api.api_cost if api else ZERO
-    other = sum((row.cost for row in attributed), -charged) + estimated + shared + bought
+    other = sum((row.cost for row in attributed), -charged) + estimated + final + shared + bought
     lines = [
         InvoiceLine("charged", sum(row.rows for row in attributed), charged),
         InvoiceLine("estimated", None, -estimated),
+        InvoiceLine("final", None, -final),
         InvoiceLine("shared", None, -shared),
         InvoiceLine("api", None, -bought),
         # a month has different hours in another time zone, and another month's bill may price some of them

@@ -123,7 +123,7 @@ def _figures(view: ReportView) -> list[Line]:
     if api := view.totals_api:
         costs.append(("Bought tokens", api.api_cost, ""))
     if estimated := coverage.estimated_cost:
-        share = f"{_share(estimated, estimated + coverage.billed_cost)} of cost, not billed yet"
+        share = f"{_share(estimated, estimated + coverage.final_cost)} of cost, not billed yet"
         costs.append(("Estimated", estimated, share))
     return [
         *((name, _money(cost, view), remark) for name, cost, remark in costs),

@@ -40,7 +40,7 @@ _HELP = {
     "gpucost_fleet_unallocated_cost": "Cost of unallocated GPUs, over all models and capacity types.",
     "gpucost_fleet_not_collected_cost": "Billed cost of GPU nodes for time without metrics of their holders.",
     "gpucost_fleet_capacity_gpu_hours": "GPU-hours of capacity of all GPU nodes.",
-    "gpucost_fleet_estimated_cost": "The part of the nodes' cost that no bill covers yet.",
+    "gpucost_fleet_estimated_cost": "The part of the nodes' cost at estimated prices.",
     "gpucost_fleet_efficiency_ratio": "Active share of all measured GPU-hours.",
     "gpucost_fleet_spot_ratio": "Spot share of all GPU-hours of known capacity type.",
     "gpucost_unallocated_cost": "Cost of unallocated GPUs.",

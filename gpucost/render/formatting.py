@@ -9,9 +9,11 @@ from gpucost.records import grouped
 from gpucost.render.view import Column, Coverage, Figure, Gap, Item, Unit, Value
 
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
+FINAL = ("bill", "final_price_book")  # sources of final prices
 _SOURCES = {
     "bill": "the bill",
     "price_book": "the price book",
+    "final_price_book": "final rows of the price book",
     "spot_history": "spot price history",
     "catalog": "catalog list prices",
 }
@@ -88,7 +90,7 @@ def coverage_lines(coverage: Coverage, currency: str) -> list[tuple[str, list[st
             else f"{percent(coverage.measured_ratio)} of the allocated GPU-hours"
         ],
         "Prices": _prices(coverage),
-        "Billed": _billed(coverage, currency),
+        "Final" if "final_price_book" in coverage.price_sources else "Billed": _final(coverage, currency),
         "Collected": [
             _collected(coverage),
             *([f"{coverage.bridged_hours:,.1f} h bridged"] if coverage.bridged_hours else []),
@@ -121,7 +123,7 @@ def percent(value: float | None) -> str:
 def _prices(coverage: Coverage) -> list[str]:
     parts = []
     for source in coverage.sources:
-        age = f" of {source.as_of}" if source.as_of and source.name != "bill" else ""
+        age = f" of {source.as_of}" if source.as_of and source.name not in FINAL else ""
         if age and source.age_days and source.age_days > 1:
             age += f", {source.age_days:,} days old"
         parts.append(f"{percent(source.share)} of cost from {_SOURCES.get(source.name, source.name)}{age}")
@@ -131,16 +133,16 @@ def _prices(coverage: Coverage) -> list[str]:
     return parts or ["none"]
 
 
-def _billed(coverage: Coverage, currency: str) -> list[str]:
-    """Billed and estimated cost, if a bill covers anything or in a bundle: without a bill all is an estimate."""
-    if not coverage.state and "bill" not in coverage.price_sources:
+def _final(coverage: Coverage, currency: str) -> list[str]:
+    """Final and estimated cost, if any is final or in a bundle."""
+    if not (coverage.state or coverage.price_sources.keys() & FINAL):
         return []
-    billed, estimated = (
-        figure_text(cost, "money", currency, 2) for cost in (coverage.billed_cost, coverage.estimated_cost)
+    final, estimated = (
+        figure_text(cost, "money", currency, 2) for cost in (coverage.final_cost, coverage.estimated_cost)
     )
     if not coverage.estimated_cost:
-        return [f"all of it: {billed}"]
-    return [f"{billed}; {estimated} are an estimate until the bill is collected"]
+        return [f"all of it: {final}"]
+    return [f"{final}; {estimated} are an estimate until the bill is collected"]
 
 
 def _collected(coverage: Coverage) -> str:

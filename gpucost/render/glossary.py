@@ -112,7 +112,10 @@ TERMS = (
         "Allocated GPU-hours beyond the node's capacity, for example if more pods share a GPU than it has "
         "slots. Hours are kept; costs are scaled down to the node's cost.",
     ),
-    Term("Estimate", "Cost that no bill covers yet: from a price book, spot price history or list prices."),
+    Term(
+        "Estimate",
+        "Cost that is not final: no bill covers it yet. Its price is from a price book, spot price history or list prices.",
+    ),
     Term(
         "Charged",
         "The amount a team pays: its cost, plus its share of unallocated and shared costs if you share them.",

@@ -221,7 +221,7 @@ def _status(view: ReportView) -> str:
     coverage = view.coverage
     parts = [] if coverage.is_whole else ["not fully collected"]
     if coverage.estimated_cost:
-        parts.append("partly estimated" if coverage.billed_cost else "estimated: not billed yet")
+        parts.append("partly estimated" if coverage.final_cost else "estimated: not billed yet")
     return "; ".join(parts) or "fully billed"
 
 

@@ -93,7 +93,7 @@ Status = Literal["met", "missed", "unknown"]
 class Measures:
     """GPU time in GPU-hours, money in the report's currency, ratios 0-1 and None for 0/0 (docs/attribution.md).
 
-    `estimated_cost` is the cost without a bill: of cost, and in rows of kind 'unallocated' and in totals of
+    `estimated_cost` is the cost at prices that are not final: of cost, and in rows of kind 'unallocated' and in totals of
     unallocated cost too.
     """
 
@@ -367,7 +367,7 @@ class Coverage(CoverageAnswer):
 
     `is_complete`: the period is over and all gaps are accepted. `cost_basis` is None for the basis "node".
     `collected_to`, in local time, is the earliest end of the clusters' known time. Unpriced are the GPU-hours of
-    nodes without a price: of all nodes, or of the selected pods. Billed and estimated cost add up to the cost of the
+    nodes without a price: of all nodes, or of the selected pods. Final and estimated cost add up to the cost of the
     nodes, or of those pods. Only a month's bundle has `state` (final or estimate) and `reasons`; `reconciliation` is
     a sentence on the month's bill.
     """
@@ -376,7 +376,7 @@ class Coverage(CoverageAnswer):
     collected_to: datetime | None
     unpriced_ratio: float | None
     is_complete: bool
-    billed_cost: Decimal
+    final_cost: Decimal
     estimated_cost: Decimal
 
     @property

@@ -137,7 +137,7 @@ def _uncommitted(
     pods_of = grouped((pod.place, pod) for pod in fleet.pods)
     for node in nodes:
         for price, start, end in node.steps:
-            if price.is_committed and price.source == "price_book":
+            if price.is_committed and price.source in ("price_book", "final_price_book"):
                 continue
             if not is_narrowed:
                 yield start, end, 1.0

@@ -82,7 +82,7 @@ def test_bill_rows_match_the_file_and_unbilled_nodes_are_estimated(fleet: Billed
     for row in view.rows:
         cost = row.measures.cost + (row.unallocated.unallocated_cost if row.unallocated else 0)
         assert row.measures.estimated_cost == (cost if row.keys["node"] == "n3" else 0)
-    estimated, billed = view.totals.estimated_cost, view.coverage.billed_cost
+    estimated, billed = view.totals.estimated_cost, view.coverage.final_cost
     assert estimated == sum(row.measures.estimated_cost for row in view.rows)
     assert billed + view.coverage.estimated_cost == view.node_totals.node_cost
     sentence = f"${billed:,.2f}; ${estimated:,.2f} are an estimate until the bill is collected"

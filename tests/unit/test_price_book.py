@@ -48,6 +48,13 @@ def test_columns_may_be_in_any_order_and_most_are_optional(tmp_path: Path) -> No
     assert (row.instance_type, row.purchase_option, row.price_per_hour) == ("dgx", None, Decimal("0.125"))
 
 
+def test_final_is_true_or_false(tmp_path: Path) -> None:
+    rows = read(tmp_path, "currency,price_per_hour,region,final\nUSD,1,a,True\nUSD,1,b,false\nUSD,1,c,\n")
+    assert [row.final for row in rows] == [True, False, False]
+    with pytest.raises(PriceError, match=r"prices.csv:2: final: is 'yes', not one of false, true"):
+        read(tmp_path, "currency,price_per_hour,final\nUSD,1,yes\n")
+
+
 def test_date_without_time_is_local_midnight(tmp_path: Path) -> None:
     summer, winter = read(tmp_path, f"{HEADER}\n,,,a,,1,USD,2026-10-25\n,,,a,,2,USD,2026-10-26\n")
     assert summer.effective_start == (datetime(2026, 10, 24, 22, tzinfo=UTC), date(2026, 10, 25))

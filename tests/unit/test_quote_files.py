@@ -310,6 +310,7 @@ kind: Pod, metadata: {{name: a}}, spec: {{affinity: {{nodeAffinity: {{a: [{{key:
 a: &a 1, kind: Pod, b: *a | aliases (*name) are not supported
 kind: Pod, metadata: [1], spec: {{{C % 1}}} | [1] is not an object
 kind: [ | while parsing
+kind: Pod, metadata: {{name: "a\\ude00"}}, spec: {{{C % 1}}} | cannot read a.yaml
 """
 
 
@@ -322,6 +323,12 @@ def test_broken_manifest_is_one_error_that_names_the_file(
     with pytest.raises(GpucostError) as caught:
         files.read(Path("a.yaml"))
     assert "a.yaml" in caught.value.message and message in caught.value.message
+
+
+def test_surrogate_pairs_of_json_are_one_character(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text('{kind: Pod, metadata: {name: "a\\ud83d\\ude00"}, spec: {' + C % 1 + "}}")
+    assert [each.workload for each in files.read(path)] == ["Pod/a\U0001f600"]
 
 
 #: Manifests without GPUs.

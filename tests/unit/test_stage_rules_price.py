@@ -165,7 +165,7 @@ purchase_option VARCHAR, term_years INT, payment_option VARCHAR, offering VARCHA
 currency VARCHAR, effective_start DATE, price_as_of DATE, origin VARCHAR, source VARCHAR, from_ms BIGINT, to_ms BIGINT
 
 book_fits: node_id INT, start_ms BIGINT, specificity INT, price_per_hour DECIMAL(38, 12), currency VARCHAR, \
-price_as_of DATE, purchase_option VARCHAR, line INT
+price_as_of DATE, purchase_option VARCHAR, price_source VARCHAR, line INT
 
 bill_candidates: node_id INT, from_ms BIGINT, to_ms BIGINT, rank INT, price_per_hour DECIMAL(38, 12), \
 currency VARCHAR, rate DECIMAL(18, 12), price_source VARCHAR, price_as_of DATE, purchase_option VARCHAR, \
@@ -239,14 +239,21 @@ params {"from_ms": 0, "to_ms": 1}
 
 nodes: node_id, cluster, node, instance_type, gpu_count
 1, 'c', 'n', 'p5', 8
+2, 'c', 'own', 'p5', 8
 
 hours: node_id INT, allocated_gpu_ms DOUBLE, unallocated_gpu_ms DOUBLE, not_collected_gpu_ms DOUBLE, \
-estimated_cost MONEY
-1, 8h, 4h, 4h, 10
-1, 8h, 0, 0, 0
+cost MONEY, unallocated_cost MONEY, not_collected_cost MONEY, estimated_cost MONEY
+1, 8h, 4h, 4h, 6, 2, 2, 10
+1, 8h, 0, 0, 6, 0, 0, 0
+2, 4h, 0, 4h, 6, 1, 1, 3
+
+billed_nodes: instance_key VARCHAR, node_id INT
+'i', 1
 ->
-name instance_type hours cost
-n | p5 | 2 | 10
+name instance_type hours cost is_final
+n | p5 | 2 | 10 | False
+own | p5 | 1 | 5 | True
+own | p5 | 1 | 3 | False
 
 = the team with the largest cost comes first in its class
 questions/reconcile/42_classes

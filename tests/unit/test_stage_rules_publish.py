@@ -87,6 +87,7 @@ def test_estimate_of_unallocated_gpus_counts_only_the_unbilled_part(tables: Tabl
     tables.make(_API_SHARES)
     tables.add("nodes: node_id, cluster, node, instance_type, gpu_count", "1, 'c', 'n', 'p5', 8")
     tables.hours(_CELLS)
+    tables.add("billed_nodes: instance_key, node_id", "'i', 1")
     tables.add(
         "cost_runs: node_id, kind, from_ms, to_ms, hours, gpu_ms, cost, estimated_cost",
         f"1, 'unallocated', 0, {HOUR}, 1, {8 * HOUR}, 16, 4",

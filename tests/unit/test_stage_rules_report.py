@@ -13,29 +13,65 @@ test_rule = rule_test("""
 = models of a workload share its cost and gpu time by their work
 questions/units/60_serving
 
-unit_cells: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, day DATE, team VARCHAR, cost MONEY, \
-idle_cost MONEY, allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE, is_selected BOOLEAN
-'c', 'ns', 'w', '2026-10-01', 'red', 8, 4, 400, 40, true
+unit_cells: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, day DATE, team VARCHAR, gpu_model VARCHAR, \
+partition VARCHAR, cost MONEY, idle_cost MONEY, allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE, is_selected BOOLEAN
+'c', 'ns', 'w', '2026-10-01', 'red', 'L4', 'whole', 3, 2, 200, 20, true
+'c', 'ns', 'w', '2026-10-01', 'red', 'A100', 'whole', 5, 2, 200, 20, true
 
 unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
 unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
 'c', 'ns', 'w', 'a', NULL, '2026-10-01', 'generation_token', 10, 1, 0
 'c', 'ns', 'w', 'b', NULL, '2026-10-01', 'generation_token', 30, 3, 0
 ->
-SELECT model, cost, idle_cost, allocated_gpu_ms, active_gpu_ms FROM unit_serving ORDER BY model
-a | 2 | 1 | 100 | 10
-b | 6 | 3 | 300 | 30
+SELECT model, gpu_model, partition, cost, idle_cost, allocated_gpu_ms, active_gpu_ms FROM unit_serving ORDER BY model
+a | A100, L4 | whole | 2 | 1 | 100 | 10
+b | A100, L4 | whole | 6 | 3 | 300 | 30
+
+= a pod holds whole gpus, slices or shared ones
+questions/units/20_cells
+params {"from_ms": 0, "to_ms": 9, "teams": [], "namespaces": [], "clusters": [], "workloads": [], "users": []}
+after store/sql/filters
+
+unit_days: from_ms INT, to_ms INT, day VARCHAR
+0, 9, '2026-10-01'
+
+nodes: node_id, gpu_model, labels
+1, 'A100', MAP {'label_nvidia_com_gpu_product': 'NVIDIA-A100-SXM4-80GB-MIG-1g.10gb-SHARED'}
+2, 'L4', MAP {'label_nvidia_com_gpu_product': 'NVIDIA-L4-SHARED'}
+
+allocations: allocation_id, node_id, workload, resource, units, gpus, held_from_ms, held_to_ms
+1, 2, 'Job/whole', 'nvidia_com_gpu', 2, 2, 0, 9
+2, 1, 'Job/slice', 'nvidia_com_mig_3g_40gb', 1, 0.428571, 0, 9
+3, 1, 'Job/alike', 'nvidia_com_gpu', 1, 0.142857, 0, 9
+4, 2, 'Job/slot', 'nvidia_com_gpu', 1, 0.25, 0, 9
+5, 2, 'Job/part', 'amd_com_cpx_nps4', 1, 0.125, 0, 9
+
+hours: kind VARCHAR, node_id INT, allocation_id INT, from_ms INT, to_ms INT, team VARCHAR, allocated_gpu_ms DOUBLE, \
+active_gpu_ms DOUBLE, idle_gpu_ms DOUBLE, unmeasured_gpu_ms DOUBLE, cost MONEY, idle_cost MONEY
+'allocated', 2, 1, 0, 9, 't', 1, 1, 1, 1, 1, 1
+'allocated', 1, 2, 0, 9, 't', 1, 1, 1, 1, 1, 1
+'allocated', 1, 3, 0, 9, 't', 1, 1, 1, 1, 1, 1
+'allocated', 2, 4, 0, 9, 't', 1, 1, 1, 1, 1, 1
+'allocated', 2, 5, 0, 9, 't', 1, 1, 1, 1, 1, 1
+->
+SELECT workload, gpu_model, partition FROM unit_cells ORDER BY ALL
+Job/alike | A100 | 1g.10gb
+Job/part | L4 | cpx_nps4
+Job/slice | A100 | 3g.40gb
+Job/slot | L4 | shared
+Job/whole | L4 | whole
 
 = tenants share each cost of a model by its kind of tokens
 questions/units/67_tenants
 params {"keeps_idle": False}
 
-unit_tokens: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, team VARCHAR, model VARCHAR, day DATE, \
-amounts MAP(VARCHAR, DOUBLE), prompt_cost MONEY, generation_cost MONEY, unserved_cost MONEY, idle_cost MONEY, \
+unit_tokens: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, team VARCHAR, gpu_model VARCHAR, partition VARCHAR, \
+model VARCHAR, day DATE, amounts MAP(VARCHAR, DOUBLE), \
+prompt_cost MONEY, generation_cost MONEY, unserved_cost MONEY, idle_cost MONEY, \
 cache_saved_cost MONEY, \
 prompt_workloads VARCHAR[], generation_workloads VARCHAR[], weight DOUBLE, prompt_weight DOUBLE, \
 allocated_gpu_ms DOUBLE, active_gpu_ms DOUBLE
-'c', 'ns', 'w', 'red', 'm', '2026-10-01', MAP {'prompt_token': 20, 'generation_token': 40}, 4, 4, 0, 2, NULL, \
+'c', 'ns', 'w', 'red', 'L4', 'shared', 'm', '2026-10-01', MAP {'prompt_token': 20, 'generation_token': 40}, 4, 4, 0, 2, NULL, \
 ['w'], ['w'], 2, 1, 800, 80
 
 unit_work: cluster VARCHAR, namespace VARCHAR, workload VARCHAR, model VARCHAR, tenant VARCHAR, day DATE, \
@@ -45,10 +81,10 @@ unit VARCHAR, amount DOUBLE, weight DOUBLE, failed DOUBLE
 'c', 'ns', 'w', 'm', 'a', '2026-10-01', 'generation_token', 10, 1, 0
 'c', 'ns', 'w', 'm', 'b', '2026-10-01', 'generation_token', 30, 3, 0
 ->
-SELECT tenant, prompt_cost, generation_cost, cost, \
+SELECT tenant, gpu_model, partition, prompt_cost, generation_cost, cost, \
 allocated_gpu_ms, active_gpu_ms FROM unit_tenants ORDER BY tenant
-a | 2 | 1 | 3 | 300 | 30
-b | 2 | 3 | 5 | 500 | 50
+a | L4 | shared | 2 | 1 | 3 | 300 | 30
+b | L4 | shared | 2 | 3 | 5 | 500 | 50
 
 = a failed run saved only the progress of its own workload
 questions/waste/20_pods

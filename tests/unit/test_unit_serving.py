@@ -133,6 +133,17 @@ def test_rows_by_dimension_add_up(served: Served, by: tuple[str, ...], rows: int
     assert by != ("model",) or [row["model"] for row in view.rows] == ["small", "tiny"]
 
 
+def test_requests_by_gpu_model_and_partition_add_up(served: Served) -> None:
+    ask = partial(served.ask, workloads=("engines", "copies"))
+    whole, view = ask(units.requests), ask(partial(units.requests, by=("gpu_model", "partition")))
+    (row,) = view.rows
+    assert shown(row, "gpu_model= partition= amount= cost= cost_per_1000=") == (
+        "gpu_model=L4 partition=whole amount=12730 cost=188 cost_per_1000=14.768263943"
+    )
+    assert view.totals == whole.totals
+    assert {name for name in units.REQUEST_DIMENSIONS if row[name]} == {"gpu_model", "partition"}
+
+
 def test_idle_model_is_not_listed_as_cost_without_work(served: Served) -> None:
     unworked = {row["workload"] for row in served.ask(units.tokens, (10, 14)).sections["cost_without_work"]}
     assert "Deployment/quiet" not in unworked and "Deployment/engines" in unworked

@@ -1,6 +1,6 @@
--- reads: focus_charges, focus_splits, cost_runs, nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
+-- reads: focus_charges, focus_splits, cost_runs, nodes, billed_nodes, allocations; $month the billing period, $from_ms, $to_ms the same in UTC, $currency the report's
 -- writes: focus_unit (macro): a unit as the specification spells it; focus_rows, the file's rows in order, with the columns of every supported version of FOCUS
--- invariant: rows of one original charge have its identifiers, and add up to it; estimates have BilledCost 0
+-- invariant: rows of one original charge have its identifiers, and add up to it; cost on no bill has BilledCost 0
 CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
     WHEN regexp_matches(unit, '^(1 )?h((ou)?rs?)?$', 'i') THEN 'Hours'
     WHEN unit ILIKE 'second%' THEN 'Seconds'
@@ -15,24 +15,25 @@ CREATE OR REPLACE TEMP MACRO focus_unit(unit) AS CASE
 END;
 CREATE OR REPLACE TEMP TABLE focus_rows AS
 WITH
--- cost without a bill, by UTC day, node and holder: it adds up to estimated_cost of the period; cells of a run are alike
-estimates AS (
+-- cost on no bill, by UTC day, node and holder: estimates add up to estimated_cost of the period; cells of a run are alike
+unbilled AS (
     SELECT day * 86400000 AS from_ms, c.kind AS holder, team, n.cluster, node, coalesce(machine_id, n.cluster || '/' || n.node) AS machine,
         provider, region, zone, instance_type, gpu_model, capacity_type, namespace, workload,
-        sum(estimated_cost * cells)::DECIMAL(38, 12) AS cost,
+        is_estimate, sum(part * cells)::DECIMAL(38, 12) AS cost,
         -- the unbilled part of a cell that a bill covers in part
-        sum((gpu_ms * (estimated_cost / c.cost))::DECIMAL(38, 6) * cells) / 3600000 AS gpu_hours
+        sum((gpu_ms * (part / c.cost))::DECIMAL(38, 6) * cells) / 3600000 AS gpu_hours
     FROM (
         SELECT *, least(hour + hours, day * 24 + 24) - greatest(hour, day * 24) AS cells
         FROM (
             SELECT *, from_ms // 3600000 AS hour,
+                CASE WHEN is_estimate THEN estimated_cost WHEN node_id NOT IN (SELECT node_id FROM billed_nodes) THEN cost - estimated_cost END AS part,
                 unnest(range(greatest(hour // 24, $from_ms // 86400000), least((hour + hours - 1) // 24 + 1, $to_ms // 86400000))) AS day
-            FROM cost_runs
+            FROM cost_runs CROSS JOIN (VALUES (true), (false)) AS _(is_estimate)
         )
     ) AS c
     JOIN nodes AS n USING (node_id)
     LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
-    WHERE estimated_cost <> 0
+    WHERE part <> 0
     GROUP BY ALL
 ),
 parts AS (
@@ -47,12 +48,12 @@ parts AS (
         gpu_hours::DECIMAL(38, 12) AS pricing_quantity, pricing_quantity AS consumed_quantity,
         (cost / nullif(gpu_hours, 0))::DECIMAL(38, 12) AS list_unit_price, list_unit_price AS contracted_unit_price,
         coalesce(instance_type, gpu_model, 'GPU node') AS sku_id, concat_ws('/', sku_id, capacity_type) AS sku_price_id, 'GPU-Hours' AS sku_meter,
-        provider, 'gpucost-estimate' AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
-        'Usage' AS charge_category, 'Estimate by gpucost: no bill covers this' AS charge_description, $currency AS billing_currency,
+        provider, CASE WHEN is_estimate THEN 'gpucost-estimate' ELSE 'gpucost-price-book' END AS payer, epoch_ms(from_ms) AS charge_period_start, epoch_ms(from_ms + 86400000) AS charge_period_end,
+        'Usage' AS charge_category, CASE WHEN is_estimate THEN 'Estimate by gpucost' ELSE 'Final price of the price book' END || ': no bill covers this' AS charge_description, $currency AS billing_currency,
         'GPU nodes' AS service_name, region, zone, machine AS resource_id, node AS resource_name, 'Virtual Machine' AS resource_type,
         'GPU-Hours' AS pricing_unit, 'GPU-Hours' AS consumed_unit,
-        CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, true AS is_estimate
-    FROM estimates
+        CASE capacity_type WHEN 'spot' THEN 'Dynamic' ELSE 'Standard' END AS pricing_category, is_estimate
+    FROM unbilled
 ),
 ordered AS (
     SELECT *, holder <> 'instance_without_metrics' AS is_split,
@@ -97,7 +98,7 @@ SELECT
     effective_cost::DECIMAL(38, 12) AS EffectiveCost,
     seller AS HostProviderName,
     invoice_id AS InvoiceId,
-    CASE WHEN is_estimate THEN 'No invoice: an estimate by gpucost' ELSE seller END AS InvoiceIssuerName,
+    CASE payer WHEN 'gpucost-estimate' THEN 'No invoice: an estimate by gpucost' WHEN 'gpucost-price-book' THEN 'No invoice: a final price of the price book' ELSE seller END AS InvoiceIssuerName,
     list_cost::DECIMAL(38, 12) AS ListCost,
     list_unit_price AS ListUnitPrice,
     coalesce(pricing_category, CASE WHEN charge_category IN ('Usage', 'Purchase') THEN 'Standard' END) AS PricingCategory,

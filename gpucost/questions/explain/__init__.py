@@ -130,9 +130,9 @@ def _explained(request: ExplainRequest, kind: str, name: str, namespace: str | N
     details = (_by_pod(answer, request.top), *_by_node(name, answer, request.top, request.rows))
     return Document(
         title=f"{kind} {name}, {answer.period_name}: {cost} for {answer.allocated_gpu_hours:,.1f} GPU-hours",
-        subtitle=f"{final} from bills, {estimated} estimated until its bill is collected"
+        subtitle=f"{final} final, {estimated} estimated until its bill is collected"
         if answer.estimated_cost
-        else "all of it from bills",
+        else "all of it final",
         currency=answer.currency,
         sections=(
             _by_workload(answer, _BRIEF if is_brief else request.top),

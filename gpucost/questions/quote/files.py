@@ -183,12 +183,16 @@ def read(path: Path) -> list[Requested]:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Aliases are refused: nested merges of them grow without bound."""
+    """Refuse aliases, whose nested merges grow without bound, and join surrogate pairs."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise ValueError("aliases (*name) are not supported")
         return super().compose_node(parent, index)
+
+    def construct_scalar(self, node: Any) -> Any:
+        # JSON escapes characters beyond U+FFFF as pairs; half a pair is not text
+        return super().construct_scalar(node).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def _keys(node: Any) -> Iterator[str]:

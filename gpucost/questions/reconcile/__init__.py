@@ -48,7 +48,7 @@ def reconcile(
     Two statements, exact to the cent: the invoice as billed, and effective cost. Each bill row is in one class: GPU
     machines by team, unallocated, outside the nodes' lives or without metrics; commitments, discounts, credits, tax
     and everything without GPUs. The difference between billed and effective cost is split into named causes. Nodes
-    that no bill covers are listed separately, with their estimate. Exits with 4 if an amount is unexplained, if no
+    that no bill covers are listed separately, with their estimate or final price. Exits with 4 if an amount is unexplained, if no
     bill of that month was collected, or if the month is over and has gaps in metrics that were not accepted.
 
     \b
@@ -160,6 +160,7 @@ def _sections(account: Reconciliation) -> Iterator[Section]:
     for title, machines in (
         ("Billed instances without metrics", account.unseen),
         ("Estimated cost of nodes without a bill", account.unbilled),
+        ("Cost of nodes without a bill at final prices", account.priced),
     ):
         if machines:
             yield Table.of(title, machines[:_SHOWN], columns, note=_more(machines))

@@ -182,7 +182,7 @@ class Beside:
 
 @frozen_dataclass
 class Machine:
-    """A machine on one side only: billed without metrics, or with metrics and an estimated cost but not billed."""
+    """A machine on one side only: billed without metrics, or with metrics and a cost on no bill."""
 
     name: str
     instance_type: str | None
@@ -218,6 +218,7 @@ class Reconciliation(Shape):
     beside: tuple[Beside, ...]
     unseen: Annotated[tuple[Machine, ...], Field(alias="instances_without_metrics")]
     unbilled: Annotated[tuple[Machine, ...], Field(alias="nodes_without_bill")]
+    priced: Annotated[tuple[Machine, ...], Field(alias="nodes_at_final_prices")]
     not_collected: tuple[MissingTime, ...]
     final_cost: Decimal
     estimated_cost: Decimal
@@ -333,7 +334,8 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliat
     explained = tuple(Cause(**row) for row in causes)
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost = total["effective_cost"]
-    unbilled = tuple(Machine(**row) for row in answer_rows(con, PACKAGE, "51_unbilled_nodes", period.bounds))
+    rows = answer_rows(con, PACKAGE, "51_unbilled_nodes", period.bounds)
+    beside = grouped((row.pop("is_final"), Machine(**row)) for row in rows)
     return Reconciliation(
         month=month,
         currency=currency,
@@ -351,10 +353,11 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliat
         causes=explained,
         beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
         unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
-        unbilled=unbilled,
+        unbilled=tuple(beside[False]),
+        priced=tuple(beside[True]),
         not_collected=(),
-        final_cost=cost if is_final else ZERO,
-        estimated_cost=sum((machine.cost for machine in unbilled), ZERO),
+        final_cost=sum((machine.cost for machine in beside[True]), cost if is_final else ZERO),
+        estimated_cost=sum((machine.cost for machine in beside[False]), ZERO),
     )
 
 

@@ -11,9 +11,9 @@ from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts
 from gpucost.periods import MS_PER_DAY, MS_PER_HOUR, Period, from_ms, to_ms
 from gpucost.questions.report.query import Query
-from gpucost.questions.report.rows import BILL, NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
+from gpucost.questions.report.rows import NO_PRICE, PACKAGE, ZERO, Part, PricedNodes, unpriced_ms
 from gpucost.records import frozen_dataclass, grouped
-from gpucost.render.formatting import alike_gaps, clusters_text, gap_text, local_text
+from gpucost.render.formatting import FINAL, alike_gaps, clusters_text, gap_text, local_text
 from gpucost.render.view import Coverage, Gap, Measures, MissingTime, Notice, PriceSource, hours, ratio
 from gpucost.store.sqlfiles import column
 
@@ -76,9 +76,10 @@ def coverage(
             measured_ratio=totals.measured_ratio,
             sources=sources,
             price_sources={source.name: source.share for source in sources},
-            # the price of a billed hour does not become outdated
+            # a final price does not become outdated
             price_as_of=min(
-                (source.as_of for source in sources if source.as_of and source.name != BILL), default=None
+                (source.as_of for source in sources if source.as_of and source.name not in FINAL),
+                default=None,
             ),
             not_collected_hours=_most_hours(by_kind["not_collected"]),
             bridged_hours=_most_hours(by_kind["bridged"]),
@@ -90,7 +91,7 @@ def coverage(
             warnings=(*gap_notices, *partial, *stored[part], *doubts),
             is_complete=not seen.is_running and not any(gap.is_missing for gap in seen.gaps),
             cost_basis=basis if basis != "node" else None,
-            billed_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
+            final_cost=sum((node.node_cost for node in nodes), ZERO) - totals.estimated_cost,
             estimated_cost=totals.estimated_cost,
         )
     return found

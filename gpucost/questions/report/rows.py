@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PACKAGE = "gpucost.questions.report"
 NO_PRICE = "none"
-BILL = "bill"
 ZERO = Decimal(0)
 MICRO = Decimal("0.000000001")
 # in row order

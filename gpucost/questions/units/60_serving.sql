@@ -4,6 +4,7 @@
 CREATE OR REPLACE TEMP TABLE unit_serving AS
 WITH days AS (
     SELECT cluster, namespace, workload, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
+        string_agg(DISTINCT gpu_model, ', ' ORDER BY gpu_model) AS gpu_model, string_agg(DISTINCT partition, ', ' ORDER BY partition) AS partition,
         sum(cost) AS cost, sum(idle_cost) AS idle_cost,
         sum(allocated_gpu_ms::DECIMAL(38, 9))::DOUBLE AS allocated_gpu_ms, sum(active_gpu_ms::DECIMAL(38, 9))::DOUBLE AS active_gpu_ms
     FROM unit_cells WHERE is_selected GROUP BY ALL
@@ -47,7 +48,7 @@ amounts AS (
         CASE WHEN ordinal = models THEN idle_cost ELSE (idle_cost * share_end)::DECIMAL(38, 9) END AS idle_cost_end
     FROM ends
 )
-SELECT cluster, namespace, workload, team, model, day, amounts, failures, weight, prompt_weight, cached_weight,
+SELECT cluster, namespace, workload, team, gpu_model, partition, model, day, amounts, failures, weight, prompt_weight, cached_weight,
     cost_end - coalesce(lag(cost_end) OVER w, 0) AS cost,
     idle_cost_end - coalesce(lag(idle_cost_end) OVER w, 0) AS idle_cost,
     allocated_gpu_ms * share AS allocated_gpu_ms, active_gpu_ms * share AS active_gpu_ms

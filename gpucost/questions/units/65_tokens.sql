@@ -24,6 +24,7 @@ pools AS (
     -- decode pods count the prompt again and take over its cache, which is not a hit; decode pods also generate the
     -- tokens of prefill pods
     SELECT cluster, namespace, model, day, string_agg(DISTINCT team, ', ' ORDER BY team) AS team,
+        string_agg(DISTINCT gpu_model, ', ' ORDER BY gpu_model) AS gpu_model, string_agg(DISTINCT partition, ', ' ORDER BY partition) AS partition,
         coalesce(sum(amounts['prompt_token']) FILTER (phase = 'prefill'), 0) AS prompt, sum(amounts['cached_token']) FILTER (phase = 'prefill') AS cached,
         coalesce(sum(amounts['generation_token']) FILTER (phase = 'decode'), 0) AS generation,
         coalesce(sum(prompt_weight) FILTER (phase = 'prefill'), 0) AS prompt_weight, coalesce(sum(cached_weight) FILTER (phase = 'prefill'), 0) AS cached_weight,

@@ -98,7 +98,7 @@ money AS (
     FROM cuts
     WINDOW w AS (PARTITION BY row_id ORDER BY ordinal)
 )
-SELECT cluster, namespace, workload, team, model, tenant, day,
+SELECT cluster, namespace, workload, team, gpu_model, partition, model, tenant, day,
     map_from_entries(list_transform(map_entries(amounts), lambda one: {'key': one.key, 'value': round(one.value
         * CASE one.key WHEN 'prompt_token' THEN prompt_share WHEN 'cached_token' THEN cached_share
             WHEN 'generation_token' THEN generated_share ELSE share END, 6)})) AS amounts,

@@ -24,6 +24,7 @@ _LISTED = 10  # rows of the tables of work without cost and cost without work
 # first.
 _WORDS = {
     "gpu hour": "GPU-hour",
+    "gpu model": "GPU model",
     "generation tokens": "generated tokens",
     "cache saved cost": "saved by the cache",
     "per 1000": "per 1,000",
@@ -93,6 +94,15 @@ _SECTIONS = {
 }
 
 
+def _by(dimensions: Names) -> Option:
+    """The option for dimensions of the rows."""
+    return Option(
+        f"Dimensions of the rows, any of {', '.join(dimensions)}. Default: workload, model and day, with a table of models.",
+        "A,B",
+        is_split=True,
+    )
+
+
 # The cost to split between tokens.
 Basis = Literal["allocated", "used"]
 
@@ -139,6 +149,7 @@ def unit_requests(
     count: Annotated[
         str, Option("Unit to count: request, batch_item, or a unit of [[units]].", "UNIT", is_shown=True)
     ] = "request",
+    by: Annotated[Names, _by(units.REQUEST_DIMENSIONS)] = (),
 ) -> Document:
     """Show the cost per 1,000 requests by model and day, including the cost of idle time.
 
@@ -149,9 +160,11 @@ def unit_requests(
     Examples:
       gpucost unit requests
       gpucost unit requests --namespace inference --last 7d
+      gpucost unit requests --by gpu_model,partition
       gpucost unit requests --count generation_token --month 2026-10 --format csv -o items.csv
     """
-    return answer(request, lambda con, query: units.requests(con, query, count))
+    dimensions = _checked(by, units.REQUEST_DIMENSIONS, "requests")
+    return answer(request, lambda con, query: units.requests(con, query, count, dimensions))
 
 
 def unit_tokens(
@@ -162,15 +175,7 @@ def unit_tokens(
             "Cost to split: all of it, or only the used part, with idle cost shown separately.", is_shown=True
         ),
     ] = "allocated",
-    by: Annotated[
-        Names,
-        Option(
-            "Dimensions of the rows, any of cluster, namespace, workload, team, model, tenant, day. "
-            "Default: all but tenant, with a table of models.",
-            "A,B",
-            is_split=True,
-        ),
-    ] = (),
+    by: Annotated[Names, _by(units.DIMENSIONS)] = (),
 ) -> Document:
     """Show the cost per million tokens by model and day, for all, prompt and generated tokens.
 
@@ -189,12 +194,7 @@ def unit_tokens(
     """
     from gpucost.questions.report.api_cost import add_bought
 
-    dimensions = tuple(dict.fromkeys(by))
-    for name in dimensions:
-        if name not in units.DIMENSIONS:
-            raise UsageError(
-                f"dimension of tokens not found: {name!r}", f"--by takes any of {', '.join(units.DIMENSIONS)}"
-            )
+    dimensions = _checked(by, units.DIMENSIONS, "tokens")
 
     def build(con: DuckDBPyConnection, query: UnitQuery) -> UnitView:
         view = units.tokens(con, query, basis, dimensions)
@@ -202,6 +202,16 @@ def unit_tokens(
         return view
 
     return answer(request, build)
+
+
+def _checked(by: Names, dimensions: Names, work: str) -> Names:
+    """`by` without repetition. Raises UsageError for an unknown dimension."""
+    for name in by:
+        if name not in dimensions:
+            raise UsageError(
+                f"dimension of {work} not found: {name!r}", f"--by takes any of {', '.join(dimensions)}"
+            )
+    return tuple(dict.fromkeys(by))
 
 
 def answer(

@@ -3,11 +3,28 @@
 from collections.abc import Callable
 
 from gpucost.questions.units.query import UnitQuery, UnitView, prepare
-from gpucost.questions.units.serving import DIMENSIONS, GENERATION, PROMPT, requests, token_hours, tokens
+from gpucost.questions.units.serving import (
+    DIMENSIONS,
+    GENERATION,
+    PROMPT,
+    REQUEST_DIMENSIONS,
+    requests,
+    token_hours,
+    tokens,
+)
 from gpucost.questions.units.work import epochs, experiments
 from gpucost.records import DuckDBPyConnection
 
-__all__ = ["DIMENSIONS", "UnitView", "epochs", "experiments", "requests", "token_hours", "tokens"]
+__all__ = [
+    "DIMENSIONS",
+    "REQUEST_DIMENSIONS",
+    "UnitView",
+    "epochs",
+    "experiments",
+    "requests",
+    "token_hours",
+    "tokens",
+]
 
 
 def unit_views(con: DuckDBPyConnection, query: UnitQuery) -> tuple[UnitView, ...]:

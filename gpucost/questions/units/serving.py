@@ -82,10 +82,24 @@ class RequestModel(Model, RequestFigures):
     """In a period."""
 
 
-class RequestDay(RequestModel):
-    """On a local day."""
+class Dimensions(TypedDict):
+    """A workload's model on a local day, or a row of `--by`.
 
-    day: str
+    Dimensions outside `--by` are null. A workload on GPUs or parts of several kinds names all of them.
+    """
+
+    cluster: str | None
+    namespace: str | None
+    workload: str | None
+    team: str | None
+    gpu_model: str | None
+    partition: str | None
+    model: str | None
+    day: str | None
+
+
+class RequestRow(Dimensions, RequestFigures):
+    """The requests of a row."""
 
 
 class RequestTotals(UnitTotals, RequestFigures):
@@ -95,7 +109,7 @@ class RequestTotals(UnitTotals, RequestFigures):
 class Requests(UnitAnswer):
     """The output of `gpucost unit requests`."""
 
-    rows: list[RequestDay]
+    rows: list[RequestRow]
     totals: RequestTotals
     models: list[RequestModel]
     work_without_cost: list[ModelWithoutCost]
@@ -105,19 +119,10 @@ class TokenModel(Model, TokenFigures):
     """In a period."""
 
 
-class TokenRow(TokenFigures):
-    """A workload's model on a local day, or a row of `--by`.
+class TokenRow(Dimensions, TokenFigures):
+    """The tokens of a row; an unknown tenant is null."""
 
-    Dimensions outside `--by` are null, like an unknown tenant.
-    """
-
-    cluster: str | None
-    namespace: str | None
-    workload: str | None
-    team: str | None
-    model: str | None
     tenant: str | None
-    day: str | None
 
 
 class TokenTotals(UnitTotals, TokenFigures):
@@ -142,8 +147,9 @@ PROMPT, GENERATION, CACHED = "prompt_token", "generation_token", "cached_token"
 # The weight of a token if cost is split by work. The weight of prompt tokens is a setting of their mapping.
 _WEIGHTS = {PROMPT: DEFAULT_PROMPT_WEIGHT, GENERATION: 1.0, CACHED: 0.0}
 _MODEL = (*PLACE, "team", "model")
-#: The dimensions of token rows.
-DIMENSIONS = (*_MODEL, "tenant", "day")
+#: The dimensions of rows of requests, and of tokens.
+REQUEST_DIMENSIONS = (*_MODEL, "gpu_model", "partition", "day")
+DIMENSIONS = (*REQUEST_DIMENSIONS, "tenant")
 
 # Units of servers; other units can be of any workload.
 _SERVED = {"request", "prompt_token", "generation_token"}
@@ -166,7 +172,7 @@ class _Measure:
     weights: dict[str, float] = field(default_factory=dict)
     table: str = "unit_serving"
     parts: Names = ()
-    dimensions: Names = (*_MODEL, "day")
+    dimensions: Names = REQUEST_DIMENSIONS
 
     def days(self, con: DuckDBPyConnection, table: str) -> list[Item]:
         """The rows of a table, with a column for each count."""
@@ -211,10 +217,10 @@ class _Measure:
         }
 
 
-def requests(con: DuckDBPyConnection, query: UnitQuery, unit: str = "request") -> UnitView:
+def requests(con: DuckDBPyConnection, query: UnitQuery, unit: str = "request", by: Names = ()) -> UnitView:
     """The cost per 1,000 of `unit`, by workload, model and day, including the cost of idle time.
 
-    Raises UsageError for a unit without any counts.
+    Rows are by any of REQUEST_DIMENSIONS if `by` names some. Raises UsageError for a unit without any counts.
     """
     units = column(con, "SELECT DISTINCT unit FROM progress_series ORDER BY unit")
     if unit != "request" and unit not in units:
@@ -228,7 +234,7 @@ def requests(con: DuckDBPyConnection, query: UnitQuery, unit: str = "request") -
         {"amount": ("amounts", unit), "failed": ("failures", unit)},
         {"cost_per_1000": (("cost",), ("amount",), 1000)},
     )
-    return _serving(con, query, measure)
+    return _serving(con, query, measure, by=by)
 
 
 _TOKENS = _Measure(
