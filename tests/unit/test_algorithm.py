@@ -10,8 +10,8 @@ from gpucost.pipeline import ALGORITHM
 
 # The stages that compute figures. After a change to one, check whether the same inputs still give the same
 # figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
-MADE_BY = {"inventory": "0c514675a359420f", "price": "f938959777a91007", "attribute": "ed92af8a61602275"}
-NUMBERS = {"inventory": 5, "price": 4, "attribute": 3}
+MADE_BY = {"inventory": "0c514675a359420f", "price": "f938959777a91007", "attribute": "e77faa30def1e04b"}
+NUMBERS = {"inventory": 5, "price": 4, "attribute": 4}
 
 
 def digest(stage: str) -> str:
