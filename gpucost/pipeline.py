@@ -188,7 +188,7 @@ def read_attributed(
 
 # Raise a stage's number if it computes other figures from the same inputs. Then it runs again, and days with
 # changed inputs are attributed again; after a change of attribution itself, all days.
-ALGORITHM = {"inventory": 5, "price": 4, "attribute": 3}
+ALGORITHM = {"inventory": 5, "price": 4, "attribute": 4}
 # Settings that cut days and interpret activity. For other settings, the fingerprints show which days change.
 _OWN = {"timezone", "idle", "activity", "mig", "hami"}
 # Settings among these that only reports read.

@@ -30,8 +30,10 @@ _DEAREST = 3
 def render(page: Page) -> str:
     """The whole report as GitHub-flavored Markdown; names from the cluster cannot break out of their cells.
 
-    A report begins with its summary.
+    A report begins with its summary. Lines that replace the page are items of a list.
     """
+    if page.lines:
+        return "".join(f"- {in_markdown(line)}\n" for line in page.lines)
     texts = (cell, sum_text, value_of, item_value)
     return (
         environment(reports_dir())

@@ -38,12 +38,12 @@ def training(spans: list[tuple[float, float]], hours: float = 24, owner: str = "
     return fleet(hours, [f"train | p4de.24xlarge | 0 | {hours}"], pods, util, **{"scrape": 600, **more})
 
 
-def stored(described: Fleet, folder: Path) -> tuple[Config, Store]:
+def stored(described: Fleet, folder: Path, settings: str = "") -> tuple[Config, Store]:
     """Return the fleet's metrics in an attributed store, with the configuration next to it."""
     prices = folder / "prices.csv"
     prices.write_text(BOOK)
-    config = write_config(described, folder, prices)
-    key = json.dumps(described)
+    config = write_config(described, folder, prices, settings=settings)
+    key = json.dumps([described, settings])
     if key in _ATTRIBUTED:
         config.store.write_bytes(_ATTRIBUTED[key])
         return config, Store(config.store)

@@ -19,9 +19,11 @@ GPU = "GPU-train-0"
 JOB: dict[str, Any] = {"owner": ["Job", "run-a"], "end_phase": "Failed"}
 
 
-def asked(described: dict[str, Any], folder: Path, *words: str, epochs: Any = ()) -> dict[str, Any]:
+def asked(
+    described: dict[str, Any], folder: Path, *words: str, epochs: Any = (), settings: str = ""
+) -> dict[str, Any]:
     """Return the answer for the day of the fleet."""
-    _, store = stored(described, folder)
+    _, store = stored(described, folder, settings)
     if epochs:
         put(store, epochs)
     words = ("failures", "--from", "2026-03-10", "--to", "2026-03-11", "--format", "json", *words)
@@ -185,6 +187,33 @@ def test_work_of_a_gang_is_lost_on_every_node(tmp_path: Path) -> None:
     hours = 10 + 5 / 60 - 6
     assert incident["lost_cost"] == pytest.approx(2 * 24 * hours)
     assert (incident["restart_seconds"], incident["unavailable_cost"]) == (0, 0)
+
+
+def test_declared_off_time_is_neither_evidence_nor_unhealthy(tmp_path: Path) -> None:
+    """A node of 4 GPUs for $4 is not ready from 15:00 to 23:00; the cluster runs from 22:00 to 20:00."""
+    described = fleet(24, [node("own", "g6.12xlarge", 0, 24, not_ready=[[at(15), at(23)]])], [], {})
+    hours = '[[clusters]]\nname = "main"\nhours = ["22:00-20:00"]\n'
+    answer = asked(described, tmp_path, settings=hours)
+    assert listed(answer) == {"own": "not_ready 15 yes, off 20 no, not_ready 22 no"}
+    assert [each["unavailable_cost"] for each in answer["incidents"]] == [20, 8, 4]
+    (total,) = [part for part in answer["totals"] if part["by"] == "node"]
+    assert total["delivered_gpu_hours"] - total["healthy_gpu_hours"] == 4 * (5 + 1)
+
+
+def test_work_that_ends_long_after_an_error_is_not_lost(tmp_path: Path) -> None:
+    """Jobs with pods on two nodes; the first has the error at 10:00."""
+    ends = {"early": 10.1, "early-2": 12.0, "late": 12.0, "late-2": 10.1}
+    pods = [
+        pod(name, name, [0], 0, end, owner=["Job", name[:4]], end_phase="Failed")
+        for name, end in ends.items()
+    ]
+    profile = {
+        XID: {f"GPU-{name}-0": [[at(0), at(10), 0], [at(10), at(24), 79]] for name in ("early", "late")}
+    }
+    nodes = [node(name, "g5.xlarge", 0, 24) for name in ends]
+    answer = asked(fleet(24, nodes, pods, {}, profile=profile), tmp_path)
+    stops = {each["node"]: each["stops_of_unknown_progress"] for each in answer["incidents"]}
+    assert stops == {"early": 1, "late": 0}
 
 
 def test_no_evidence_after_time_without_samples(tmp_path: Path) -> None:

@@ -87,6 +87,14 @@ def test_headline_has_total_change_budget_and_idle_cost(
     assert all(sentence in " ".join(page.replace("\\", "").split()) for page in pages)
 
 
+def test_team_with_teams_below_it_has_its_budget(stores: dict[str, Store]) -> None:
+    config = Config(budgets=BUDGETS, teams=[Team(name="nlp", parent="research")])
+    family = replace(query("research", "nlp"), top_teams=(("nlp", "research"),))
+    view = report(config, stores["whole"], family)
+    assert "100.3 % of its $741.50 budget" in view.headline
+    assert "budget" not in report(config, stores["whole"], query("research")).headline
+
+
 def test_period_that_is_not_over_has_no_change(stores: dict[str, Store]) -> None:
     start, end = (datetime(2026, *day, tzinfo=UTC) for day in ((10, 15), (11, 5)))
     running = replace(query(period=Period(start, end)), now=datetime(2026, 11, 1, tzinfo=UTC))

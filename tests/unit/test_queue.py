@@ -207,6 +207,10 @@ def test_filter_of_queues_keeps_shares_and_pairs_of_the_cohort(cohort: Config) -
     costs = {pair["other_queue"]: round(pair["cost"], 6) for pair in found["pairs"]}
     assert costs == {"product": 16, "spare": 8.333333}
     assert found["evictions"] == []
+    _, error = call(
+        "queue", *SPAN, "--queue", "research", "--queue", "reserch", "--config", cohort.path, code=1
+    )
+    assert "no queue 'reserch' in" in error and "fix: use a known name: research, " in error
 
 
 def test_unknown_waiting_cost_has_its_reason(tmp_path: Path) -> None:

@@ -304,11 +304,14 @@ kind: Pod, metadata: {{name: a}}, spec: {{{C % "many"}}} | invalid quantity 'man
 kind: Pod, metadata: {{name: a}}, spec: {{{C % -1}}} | invalid quantity -1
 kind: Job, metadata: {{name: a}}, spec: {{parallelism: 1.5, {TEMPLATE % 1}}} | invalid quantity 1.5
 kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{resources: {{limits: {{example.com/npu: 1}}}}}}]}} | pricing/resources.csv lacks the resource example.com/npu
-kind: Pod, metadata: {{name: a}}, spec: {{containers: 5}} | cannot read a.yaml
+kind: Pod, metadata: {{name: a}}, spec: {{containers: 5}} | invalid containers: 5
+kind: Pod, metadata: {{name: a}}, spec: {{nodeSelector: 5, {C % 1}}} | invalid nodeSelector: 5
+kind: Pod, metadata: {{name: a}}, spec: {{containers: [{{resources: {{limits: 5}}}}]}} | invalid limits: 5
+kind: Pod, metadata: {{name: 5}}, spec: {{{C % 1}}} | invalid name: 5
 kind: Pod, spec: {{{C % 1}}} | metadata.name is missing
 kind: Pod, metadata: {{name: a}}, spec: {{affinity: {{nodeAffinity: {{a: [{{key: nvidia.com/gpu.product}}]}}}}, {C % 1}}} | nodeAffinity is not supported
 a: &a 1, kind: Pod, b: *a | aliases (*name) are not supported
-kind: Pod, metadata: [1], spec: {{{C % 1}}} | [1] is not an object
+kind: Pod, metadata: [1], spec: {{{C % 1}}} | invalid metadata: [1]
 kind: [ | while parsing
 kind: Pod, metadata: {{name: "a\\ude00"}}, spec: {{{C % 1}}} | cannot read a.yaml
 """
@@ -365,6 +368,9 @@ def test_names_keep_to_their_line(work: Path) -> None:
     Path("job.yaml").write_text(job('"sft-9\\n# head\\e[1m"'))
     text = run("quote -f job.yaml --brief").stdout
     assert text.count("\n") == 1 and "\x1b" not in text
+    run("quote -f job.yaml --brief -o quote.md")
+    brief = Path("quote.md").read_text()
+    assert brief.startswith("- job.yaml: ") and brief.count("\n") == 1 and r"\[1m" in brief
 
 
 def test_missing_file_and_other_options_are_errors(work: Path) -> None:

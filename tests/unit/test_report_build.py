@@ -230,10 +230,9 @@ def test_day_with_several_price_sources_counts_for_the_most_costly_one() -> None
                 unnest(['bill', 'price_book', 'spot']) AS price_source, unnest([2, 3, 1]) AS node_cost"""
         )
         engine.run_stage(con, "gpucost.store", "sql/filters")
-        filters: dict[str, object] = {
-            f"{name}s": [] for name in ("team", "namespace", "cluster", "workload", "user")
-        }
-        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods", filters)
+        filters = {f"{name}s": [] for name in ("team", "namespace", "cluster", "workload", "user")}
+        con.execute("SET VARIABLE filters = $1", [filters])
+        rows = engine.answer_rows(con, "gpucost.questions.report", "41_nodes_of_pods")
     assert [(row["source"], row["node_cost"]) for row in rows] == [("price_book", 5)]
 
 

@@ -334,7 +334,7 @@ SELECT node_id, from_ms // 3600000, to_ms // 3600000, price_per_hour, round(up_r
 1 | 7 | 14 | 7 | 1
 1 | 14 | 15 | 14 | 1
 
-= signs of failures: reasons of Slurm, pods of a device, errors of a device on two servers
+= signs of failures: reasons of Slurm, declared off time, pods of a device, errors of a device on two servers
 attribute/days/18_health_events
 fixture inventory
 
@@ -352,9 +352,18 @@ absences: node_id UBIGINT, cause VARCHAR, gpus DOUBLE, from_ms BIGINT, to_ms BIG
 closed_nodes: cluster, node, cause, from_ms, to_ms
 'c', 'n', '', 2h, 3h
 'c', 'n', '', 6h, 7h
+'c', 'n', '', 10h, 14h
+'c', 'n', '', 15h, 16h
 
 slurm_events: cluster, node, state, reason, from_ms, to_ms
 'c', 'n', 'DOWN*', 'Not responding', 2h, 3h
+'c', 'n', 'DRAIN', 'replace fan', 10h, 14h
+'c', 'n', 'DRAIN', 'Kill task failed', 15h, 16h
+
+declared_off: cluster VARCHAR, from_ms BIGINT, to_ms BIGINT
+'c', 11h, 12h
+'c', 11h, 13h
+'d', 0, 24h
 
 node_devices: series_id, cluster, uuid, first_ms, node_id, up_from_ms, up_to_ms, device_id
 1, 'c', 'g', 0, 2, 0, 24h, 7
@@ -379,14 +388,20 @@ states: series_id, value, first_ms, last_ms
 ->
 SELECT node_id, cause, code, uuid, allocation_ids, from_ms // 3600000, to_ms // 3600000, is_witnessed, detail \
 FROM health_events ORDER BY ALL
+1 | drained | - | - | [] | 6 | 7 | True | -
+1 | drained | - | - | [] | 10 | 11 | True | DRAIN: replace fan
+1 | drained | - | - | [] | 13 | 14 | True | DRAIN: replace fan
+1 | off | - | - | [] | 11 | 12 | True | DRAIN: replace fan
+1 | off | - | - | [] | 12 | 13 | True | DRAIN: replace fan
 1 | slurm | - | - | [] | 2 | 3 | True | DOWN*: Not responding
-1 | slurm | - | - | [] | 6 | 7 | True | -
+1 | slurm | - | - | [] | 15 | 16 | True | DRAIN: Kill task failed
 2 | not_offered | - | - | [] | 4 | 5 | True | -
 2 | xid | 79 | g | [1] | 8 | 8 | True | -
 
 = unavailable time is shared by the incidents of its hour, exactly
 questions/failures/40_unavailable
 params {"from_ms": 0, "to_ms": 86400000}
+after store/sql/filters
 
 hours: kind VARCHAR, allocation_id UBIGINT, node_id UBIGINT, from_ms BIGINT, to_ms BIGINT, \
 unallocated_gpu_ms DOUBLE, unavailable_gpu_ms DOUBLE, unallocated_cost MONEY

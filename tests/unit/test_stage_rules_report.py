@@ -112,6 +112,7 @@ Job/b | 0
 = time before a pod ran has its part of the idle cost
 questions/waste/30_held
 known {"waste_by_gpus": False}
+after store/sql/filters
 
 waste_held_cells: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, from_ms BIGINT, to_ms BIGINT, \
 allocated_gpu_ms DOUBLE, idle_gpu_ms DOUBLE, active_gpu_ms DOUBLE, unmeasured_gpu_ms DOUBLE, cost MONEY, \
@@ -229,17 +230,17 @@ queue_parts: queue VARCHAR, resource VARCHAR, from_ms BIGINT, to_ms BIGINT, quot
 'q', 'gpu', 100, 200, 6, 4, 4
 'q', 'gpu', 200, 400, 6, 7, 1
 ->
-SELECT quota, used_average, used_p95, used_max, borrowed_max, pending_average, pending_max FROM queue_sums
+SELECT quota_last, used_average, used_p95, used_max, borrowed_max, pending_average, pending_max FROM queue_sums
 6 | 6 | 7 | 7 | 1 | 2 | 4
 
 = a request of half an hour costs the free gpus of that half hour
 questions/queue/48_waiting
 
-queue_models: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), gpu_model VARCHAR, share DOUBLE
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 'M', 1
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 'M', 0.5
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 'N', 0.5
-{'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}, 'M', 1
+queue_models: cluster VARCHAR, queue_id UBIGINT, is_local BOOLEAN, gpu_model VARCHAR, share DOUBLE
+'c', 1, false, 'M', 1
+'c', 2, false, 'M', 0.5
+'c', 2, false, 'N', 0.5
+'c', 3, true, 'M', 1
 
 free_gpus: cluster VARCHAR, gpu_model VARCHAR, hour BIGINT, from_ms BIGINT, to_ms BIGINT, capacity DOUBLE, gpus DOUBLE, \
 free_price DOUBLE, held_price DOUBLE
@@ -247,20 +248,20 @@ free_price DOUBLE, held_price DOUBLE
 'c', 'M', 0, 1800000, 3600000, 8, 3, 2, 1
 'c', 'N', 0, 0, 3600000, 1, 0, NULL, 4
 
-queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), from_ms BIGINT, to_ms BIGINT, \
+queue_levels: queue_id UBIGINT, queue STRUCT(cluster VARCHAR), from_ms BIGINT, to_ms BIGINT, \
 hour BIGINT, wanted DOUBLE
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 1800000, 3600000, 0, 4
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1800000, 3600000, 0, 2
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1800000, 2700000, 0, 2
-{'cluster': 'c', 'scheduler': 'LocalQueue', 'name': 'n/q'}, 1800000, 3600000, 0, 2
+1, {'cluster': 'c'}, 1800000, 3600000, 0, 4
+2, {'cluster': 'c'}, 1800000, 3600000, 0, 2
+2, {'cluster': 'c'}, 1800000, 2700000, 0, 2
+3, {'cluster': 'c'}, 1800000, 3600000, 0, 2
 ->
-SELECT queue.name, from_ms, to_ms, gpus, free, free_cost, held_price FROM waiting_gpus ORDER BY ALL
-a | 1800000 | 2700000 | 4 | 2 | 4 | 1
-a | 2700000 | 3600000 | 4 | 2.4 | 4.8 | 1
-b | 1800000 | 2700000 | 3 | 1 | 2 | 2
-b | 2700000 | 3600000 | 2 | 0.6 | 1.2 | 2.5
-n/q | 1800000 | 2700000 | 2 | 2 | 4 | 1
-n/q | 2700000 | 3600000 | 2 | 2 | 4 | 1
+SELECT queue_id, from_ms, to_ms, gpus, free, free_cost, held_price FROM waiting_gpus ORDER BY ALL
+1 | 1800000 | 2700000 | 4 | 2 | 4 | 1
+1 | 2700000 | 3600000 | 4 | 2.4 | 4.8 | 1
+2 | 1800000 | 2700000 | 3 | 1 | 2 | 2
+2 | 2700000 | 3600000 | 2 | 0.6 | 1.2 | 2.5
+3 | 1800000 | 2700000 | 2 | 2 | 4 | 1
+3 | 2700000 | 3600000 | 2 | 2 | 4 | 1
 
 = counters that are first collected late count from their first value
 questions/queue/40_rises
@@ -376,21 +377,20 @@ questions/queue/67_pairs
 params {"queues": []}
 after store/sql/filters
 
-waiting_gpus: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), from_ms BIGINT, to_ms BIGINT, \
-gpus DOUBLE, \
-free DOUBLE, free_cost DOUBLE, held_price DOUBLE
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 0, 3600000, 6, 2, 4, 1
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 0, 3600000, 6, 3, 6, 1
+waiting_gpus: queue_id UBIGINT, hour BIGINT, from_ms BIGINT, to_ms BIGINT, gpus DOUBLE, free DOUBLE, \
+free_cost DOUBLE, held_price DOUBLE
+1, 0, 0, 3600000, 6, 2, 4, 1
+2, 0, 0, 3600000, 6, 3, 6, 1
 
-queue_levels: queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), pool INT, from_ms BIGINT, to_ms BIGINT, \
-hour BIGINT, unused DOUBLE
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 1, 0, 3600000, 0, 1
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 2, 0, 3600000, 0, 0
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1, 0, 3600000, 0, 3
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 1, 0, 3600000, 0, -2
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 2, 0, 3600000, 0, 8
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'e'}, 3, 0, 3600000, 0, 9
-{'cluster': 'c', 'scheduler': 'Kueue', 'name': 'f'}, NULL, 0, 3600000, 0, 9
+queue_levels: queue_id UBIGINT, queue STRUCT(cluster VARCHAR, scheduler VARCHAR, name VARCHAR), pool INT, \
+from_ms BIGINT, to_ms BIGINT, hour BIGINT, unused DOUBLE
+1, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 1, 0, 3600000, 0, 1
+1, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'a'}, 2, 0, 3600000, 0, 0
+2, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'b'}, 1, 0, 3600000, 0, 3
+3, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 1, 0, 3600000, 0, -2
+3, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'd'}, 2, 0, 3600000, 0, 8
+4, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'e'}, 3, 0, 3600000, 0, 9
+5, {'cluster': 'c', 'scheduler': 'Kueue', 'name': 'f'}, NULL, 0, 3600000, 0, 9
 ->
 cluster_queue other_queue quota gpu_hours cost
 a | d | idle | 1 | 7200000
@@ -484,7 +484,7 @@ a | 5 | 2 | 50 | 5 | 25
 
 = a part with cost but no gpu time is listed and one with neither is not
 questions/waste/50_waste_rows
-params {"teams": [], "namespaces": [], "clusters": [], "workloads": [], "users": []}
+known {"filters": {"teams": [], "namespaces": [], "clusters": [], "workloads": [], "users": []}}
 after store/sql/filters
 
 waste_held: node_id INT, allocation_id INT, team VARCHAR, time_bucket BIGINT, starting_gpu_ms DOUBLE, \

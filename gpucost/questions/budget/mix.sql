@@ -35,16 +35,16 @@ counted AS (
 peaks AS (
     SELECT provider, region, instance_type, max(nodes) AS most_nodes FROM counted GROUP BY ALL
 )
-SELECT provider, region, instance_type, any_value(gpu_model) AS gpu_model, bool_and(is_own) AS is_own, max(gpu_count) AS gpus, any_value(most_nodes)::INTEGER AS most_nodes,
-    sum(to_ms - from_ms)::BIGINT AS node_ms,
-    sum(to_ms - from_ms) FILTER (is_priced)::BIGINT AS priced_ms, sum((to_ms - from_ms)::DECIMAL(18, 0) * price_per_hour) FILTER (is_priced) AS priced,
-    sum(to_ms - from_ms) FILTER (is_on_demand)::BIGINT AS on_demand_ms,
-    sum((to_ms - from_ms)::DECIMAL(18, 0) * price_per_hour) FILTER (is_on_demand) AS on_demand,
-    string_agg(DISTINCT replace(price_source, '_', ' '), ', ' ORDER BY replace(price_source, '_', ' ')) FILTER (is_on_demand) AS on_demand_source,
+SELECT provider, region, instance_type, any_value(gpu_model) AS gpu_model, bool_and(is_own) AS is_own, max(gpu_count) AS gpus,
+    any_value(most_nodes)::INTEGER AS most_nodes, sum(ms)::BIGINT AS node_ms,
+    sum(ms) FILTER (is_priced)::BIGINT AS priced_ms, sum(cost) FILTER (is_priced) AS priced,
+    sum(ms) FILTER (is_on_demand)::BIGINT AS on_demand_ms, sum(cost) FILTER (is_on_demand) AS on_demand,
+    string_agg(DISTINCT source, ', ' ORDER BY source) FILTER (is_on_demand) AS on_demand_source,
     max(price_as_of) FILTER (is_on_demand) AS on_demand_as_of,
-    sum(to_ms - from_ms) FILTER (is_spot)::BIGINT AS spot_ms, sum((to_ms - from_ms)::DECIMAL(18, 0) * price_per_hour) FILTER (is_spot) AS spot,
-    string_agg(DISTINCT replace(price_source, '_', ' '), ', ' ORDER BY replace(price_source, '_', ' ')) FILTER (is_spot) AS spot_source,
+    sum(ms) FILTER (is_spot)::BIGINT AS spot_ms, sum(cost) FILTER (is_spot) AS spot,
+    string_agg(DISTINCT source, ', ' ORDER BY source) FILTER (is_spot) AS spot_source,
     max(price_as_of) FILTER (is_spot) AS spot_as_of
-FROM used JOIN peaks USING (provider, region, instance_type)
+FROM (SELECT *, to_ms - from_ms AS ms, ms::DECIMAL(18, 0) * price_per_hour AS cost, replace(price_source, '_', ' ') AS source FROM used)
+JOIN peaks USING (provider, region, instance_type)
 GROUP BY provider, region, instance_type
 ORDER BY node_ms DESC, provider, region, instance_type;

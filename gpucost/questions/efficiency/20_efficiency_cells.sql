@@ -1,4 +1,4 @@
--- reads: hourly_costs, profile_hours, nodes, allocations, allocation_traits, label_spans; variables report_from_ms, report_to_ms bound the period; $by_gpus; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: hourly_costs, profile_hours, nodes, allocations, allocation_traits, label_spans; variables report_from_ms, report_to_ms bound the period; $by_gpus; variable filters
 -- writes: efficiency_cells, one row per (cell, pod with GPUs): its cost, cut into five parts, and every dimension
 -- invariant: cost = idle_cost + unmeasured_cost + active_cost and active_cost = sm_unmeasured_cost + sm_idle_cost + sm_cost, exactly; no part is negative
 CREATE OR REPLACE TEMP TABLE efficiency_cells AS
@@ -38,6 +38,5 @@ JOIN nodes AS n USING (node_id)
 JOIN allocations AS a USING (allocation_id)
 LEFT JOIN allocation_traits AS t USING (allocation_id)
 LEFT JOIN label_spans AS l ON l.node_id = p.node_id AND l.allocation_id = p.allocation_id
-    AND l.from_ms <= p.from_ms // 3600000 * 3600000 AND p.from_ms // 3600000 * 3600000 < l.to_ms
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, p.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);
+    AND l.from_ms <= p.from_ms AND p.from_ms < l.to_ms
+WHERE is_selected(n.cluster, a.namespace, p.team, a.workload, a."user", l.is_selected);

@@ -3,10 +3,9 @@
 -- invariant: the rows of a grouping add up to the total
 WITH grouped AS (
     SELECT *, unnest([
-        {'by': 'total', 'keys': {'cluster': NULL, 'namespace': NULL, 'team': NULL, 'workload': NULL, 'gpu_model': NULL}},
-        {'by': 'team', 'keys': {'cluster': NULL, 'namespace': NULL, 'team': team, 'workload': NULL, 'gpu_model': NULL}},
-        {'by': 'workload', 'keys': {'cluster': cluster, 'namespace': namespace, 'team': NULL, 'workload': workload, 'gpu_model': NULL}},
-        {'by': 'gpu_model', 'keys': {'cluster': NULL, 'namespace': NULL, 'team': NULL, 'workload': NULL, 'gpu_model': gpu_model}}
+        {'by': 'total', 'keys': {'cluster': NULL, 'namespace': NULL}}, {'by': 'team', 'keys': {'team': team}},
+        {'by': 'workload', 'keys': {'cluster': cluster, 'namespace': namespace, 'workload': workload}},
+        {'by': 'gpu_model', 'keys': {'gpu_model': gpu_model}}
     ]) AS part
     FROM efficiency_cells
 ),
@@ -40,4 +39,4 @@ means AS (
 )
 SELECT s.part.by AS by, s.part.keys AS keys, s.* EXCLUDE (part), m.means, m.energy_kwh
 FROM sums AS s LEFT JOIN means AS m USING (part)
-ORDER BY held_cost DESC, keys;
+ORDER BY list_position(['total', 'team', 'workload', 'gpu_model'], s.part.by), held_cost DESC, keys;

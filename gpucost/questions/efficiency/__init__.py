@@ -8,21 +8,22 @@ from decimal import Decimal
 from heapq import nlargest
 from math import nan
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from gpucost.catalog import ACTIVITY, facts, load_catalog
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows, run_stage
 from gpucost.errors import DataError
 from gpucost.options import Names, count
 from gpucost.periods import Period
 from gpucost.pipeline import read_attributed
 from gpucost.questions.report.processes import processes
-from gpucost.questions.report.query import filters
+from gpucost.questions.report.query import Query, filters
 from gpucost.questions.report.reading import report_of
 from gpucost.questions.report.rows import cut_by, in_hours
 from gpucost.questions.request import LabeledRequest
 from gpucost.questions.units.query import PACKAGE, UnitQuery, prepare
-from gpucost.records import frozen_dataclass
+from gpucost.records import DuckDBPyConnection, frozen_dataclass
 from gpucost.render.formatting import figure_text, percent
 from gpucost.render.schema import table
 from gpucost.render.view import (
@@ -41,12 +42,6 @@ from gpucost.render.view import (
 )
 from gpucost.shapes import Shape
 from gpucost.store.sqlfiles import column
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-    from gpucost.questions.report.query import Query
 
 By = Literal["total", "team", "workload", "gpu_model"]
 # The dimensions of each grouping.
@@ -197,11 +192,9 @@ def effective_cost(
 def waterfalls(con: DuckDBPyConnection, config: Config, query: Query) -> tuple[Waterfall, ...]:
     """The total, and each team, workload and GPU model, of the query's period and filters."""
     cut_by(con, query, config.tz, ())
-    options = filters(query)
-    options["by_gpus"] = config.prices.cost_basis == "node"
-    run_stage(con, __name__, "20_efficiency_cells", options)
-    found = (_waterfall(in_hours(row)) for row in answer_rows(con, __name__, "40_efficiency_rows"))
-    return tuple(sorted(found, key=lambda row: list(_KEYS).index(row.by)))
+    run_stage(con, __name__, "20_efficiency_cells", {"by_gpus": config.prices.cost_basis == "node"})
+    rows = answer_rows(con, __name__, "40_efficiency_rows")
+    return tuple(_waterfall(in_hours(row)) for row in rows)
 
 
 def _waterfall(row: dict[str, Any]) -> Waterfall:
@@ -253,13 +246,22 @@ def with_mfu(
 
 def losses_of(rows: Sequence[Waterfall]) -> tuple[Loss, ...]:
     """The workloads that lose most at each step."""
-    idle, sms = [], []
-    for row in rows:
-        if row.by == "workload" and row.idle_cost:
-            idle.append(Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost)))
-        if row.by == "workload" and row.sm_idle_cost:
-            active = row.active_cost - row.sm_unmeasured_cost
-            sms.append(Loss("sm", row.keys, row.sm_idle_cost, ratio(row.sm_idle_cost, active)))
+    workloads = [row for row in rows if row.by == "workload"]
+    idle = [
+        Loss("active", row.keys, row.idle_cost, ratio(row.idle_cost, row.held_cost))
+        for row in workloads
+        if row.idle_cost
+    ]
+    sms = [
+        Loss(
+            "sm",
+            row.keys,
+            row.sm_idle_cost,
+            ratio(row.sm_idle_cost, row.active_cost - row.sm_unmeasured_cost),
+        )
+        for row in workloads
+        if row.sm_idle_cost
+    ]
     cost = attrgetter("cost")
     return (*nlargest(_MOST, idle, cost), *nlargest(_MOST, sms, cost))
 

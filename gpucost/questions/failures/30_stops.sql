@@ -8,7 +8,8 @@ WITH done AS (
     WHERE s.metric = 'kube_pod_status_phase' AND s.labels['phase'] = 'Succeeded' AND t.value = 1
 ),
 ends AS (
-    SELECT unnest(allocation_ids) AS allocation_id, from_ms AS at_ms, cause = 'restarted' AS stays FROM health_events WHERE cause IN ('restarted', 'evicted')
+    SELECT unnest(allocation_ids) AS allocation_id, from_ms AS at_ms, cause = 'restarted' AS stays
+    FROM health_events WHERE cause IN ('restarted', 'evicted')
     UNION ALL
     SELECT a.allocation_id, a.held_to_ms, false
     FROM allocations AS a
@@ -19,19 +20,27 @@ ends AS (
         -- Slurm records failures; in Kubernetes, a pod that was deleted did not succeed
         AND (t.failed OR (a.partition IS NULL AND d.uid IS NULL))
 ),
+-- A crash loop has many ends: the first in an incident counts.
 placed AS (
-    SELECT e.*, a.node_id, a.cluster, a.namespace, a.workload FROM ends AS e JOIN allocations AS a USING (allocation_id) WHERE a.held_from_ms < e.at_ms
+    SELECT e.*, a.node_id, a.cluster, a.namespace, a.workload
+    FROM ends AS e JOIN allocations AS a USING (allocation_id) WHERE a.held_from_ms < e.at_ms
+),
+pods AS (
+    SELECT DISTINCT allocation_id, node_id, cluster, namespace, workload FROM placed
 ),
 hits AS (
     SELECT DISTINCT i.incident_id, i.from_ms, i.until_ms, p.cluster, p.namespace, p.workload
-    FROM incidents AS i JOIN placed AS p ON p.node_id = i.node_id AND i.from_ms - 120000 <= p.at_ms AND p.at_ms <= i.until_ms
+    FROM incidents AS i JOIN pods AS p ON p.node_id = i.node_id
         AND (i.absent_from_ms IS NOT NULL OR list_contains(i.allocation_ids, p.allocation_id))
+    ASOF JOIN placed AS e ON e.allocation_id = p.allocation_id AND i.from_ms - 120000 <= e.at_ms
+    WHERE e.at_ms <= i.until_ms
 ),
 hit AS (
-    SELECT h.incident_id, p.allocation_id, p.cluster, p.namespace, p.workload, min(p.at_ms) AS stop_ms, arg_min(p.stays, p.at_ms) AS stays
-    FROM hits AS h JOIN placed AS p ON (p.cluster, p.namespace, p.workload) = (h.cluster, h.namespace, h.workload) AND h.from_ms - 120000 <= p.at_ms AND p.at_ms <= h.until_ms
-    GROUP BY h.incident_id, p.allocation_id, p.cluster, p.namespace, p.workload
-    QUALIFY row_number() OVER (PARTITION BY p.allocation_id, min(p.at_ms) ORDER BY h.incident_id) = 1
+    SELECT h.incident_id, e.allocation_id, h.cluster, h.namespace, h.workload, e.at_ms AS stop_ms, e.stays
+    FROM hits AS h JOIN pods AS p USING (cluster, namespace, workload)
+    ASOF JOIN placed AS e ON e.allocation_id = p.allocation_id AND h.from_ms - 120000 <= e.at_ms
+    WHERE e.at_ms <= h.until_ms
+    QUALIFY row_number() OVER (PARTITION BY e.allocation_id, e.at_ms ORDER BY h.incident_id) = 1
 ),
 -- completed work is not lost
 complete AS (
@@ -40,8 +49,11 @@ complete AS (
     WHERE s.kind <> 'gauge' AND NOT s.is_failure AND (s.unit = 'request' OR s.unit LIKE 'checkpoint%')
     QUALIFY s.kind = 'event' OR v.value > lag(v.value) OVER (PARTITION BY v.series_id, c.allocation_id ORDER BY v.at_ms)
 )
-SELECT row_number() OVER (ORDER BY h.incident_id, h.allocation_id) AS stop_id, h.incident_id, h.allocation_id, h.cluster, h.namespace, h.workload, h.stop_ms,
-    (SELECT max(c.at_ms) FROM complete AS c WHERE (c.cluster, c.namespace, c.workload) = (h.cluster, h.namespace, h.workload) AND c.at_ms <= h.stop_ms) AS complete_ms,
-    CASE WHEN h.stays THEN h.stop_ms ELSE (SELECT min(a.held_from_ms) FROM allocations AS a
-        WHERE (a.cluster, a.namespace, a.workload) = (h.cluster, h.namespace, h.workload) AND a.held_from_ms >= h.stop_ms - 60000 AND a.allocation_id <> h.allocation_id) END AS again_ms
-FROM hit AS h;
+SELECT row_number() OVER (ORDER BY h.incident_id, h.allocation_id) AS stop_id, h.*, c.at_ms AS complete_ms,
+    CASE WHEN h.stays THEN h.stop_ms ELSE (
+        SELECT min(a.held_from_ms) FROM allocations AS a
+        WHERE (a.cluster, a.namespace, a.workload) = (h.cluster, h.namespace, h.workload)
+            AND a.held_from_ms >= h.stop_ms - 60000 AND a.allocation_id <> h.allocation_id) END AS again_ms
+FROM hit AS h
+ASOF LEFT JOIN complete AS c
+    ON (c.cluster, c.namespace, c.workload) = (h.cluster, h.namespace, h.workload) AND h.stop_ms >= c.at_ms;

@@ -13,8 +13,10 @@ stops AS (
     LEFT JOIN pieces AS p ON p.claim_id = s.stop_id
     GROUP BY s.incident_id
 )
-SELECT i.*, coalesce(l.unavailable_gpu_ms, 0) AS unavailable_gpu_ms, coalesce(l.unavailable_cost, 0)::DECIMAL(38, 9) AS unavailable_cost,
-    s.lost_cost::DECIMAL(38, 9) AS lost_cost, coalesce(s.stops_of_unknown_progress, 0) AS stops_of_unknown_progress, s.restart_seconds, (coalesce(l.unavailable_cost, 0) + coalesce(s.lost_cost, 0))::DECIMAL(38, 9) AS cost
+SELECT i.*, coalesce(l.unavailable_gpu_ms, 0) AS unavailable_gpu_ms,
+    coalesce(l.unavailable_cost, 0)::DECIMAL(38, 9) AS unavailable_cost,
+    s.lost_cost::DECIMAL(38, 9) AS lost_cost, coalesce(s.stops_of_unknown_progress, 0) AS stops_of_unknown_progress,
+        s.restart_seconds, (coalesce(l.unavailable_cost, 0) + coalesce(s.lost_cost, 0))::DECIMAL(38, 9) AS cost
 FROM incidents AS i
 LEFT JOIN incident_losses AS l USING (incident_id)
 LEFT JOIN stops AS s USING (incident_id)

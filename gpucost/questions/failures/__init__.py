@@ -6,21 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
+from functools import partial
 from itertools import chain
-from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from operator import attrgetter, itemgetter
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from gpucost.catalog import facts
+from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.options import Names, count as how_many
 from gpucost.periods import Period, from_ms
 from gpucost.pipeline import read_attributed
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.reading import report_of
-from gpucost.questions.report.rows import in_hours
+from gpucost.questions.report.rows import ZERO, in_hours
 from gpucost.questions.request import ClusterRequest
 from gpucost.questions.units.query import PACKAGE, PLACE, UnitQuery, prepare
 from gpucost.questions.units.work import Interval, runs_with_parts
-from gpucost.records import frozen_dataclass, grouped, grouped_by
+from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped, grouped_by
 from gpucost.render.schema import columns_of, table
 from gpucost.render.view import (
     CoverageAnswer,
@@ -39,19 +43,9 @@ from gpucost.render.view import (
     text,
 )
 from gpucost.shapes import Shape
-from gpucost.store.sqlfiles import run
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from duckdb import DuckDBPyConnection
-
-    from gpucost.config.model import Config
-    from gpucost.questions.report.query import Query
+from gpucost.store import sqlfiles
 
 _SCRAPE_MS = 120_000
-_NO_COST = Decimal("0.000000000")
-_XIDS = "xids.csv"
 _CAUSES = {
     "uncorrectable_ecc": "Uncorrectable ECC error",
     "row_remap": "Row remapped",
@@ -59,12 +53,16 @@ _CAUSES = {
     "not_ready": "Node not ready",
     "cordoned": "Node cordoned",
     "not_offered": "GPUs not offered",
-    "slurm": "Slurm node down or drained",
+    "slurm": "Slurm node down",
+    "drained": "Slurm node drained",
+    "off": "Declared off",
     "thermal_throttle": "Thermal throttling",
     "power_throttle": "Power throttling",
     "restarted": "Pod restarted, cause unknown",
     "evicted": "Pod evicted, cause unknown",
 }
+# Unavailable by the operator's choice.
+_PLANNED = ("cordoned", "drained", "off")
 # The facts from each group of metrics; one metric of a group is enough.
 _METRICS = {
     "XID errors": ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "DCGM_EXP_XID_ERRORS_TOTAL"),
@@ -120,8 +118,8 @@ class Part(Shape):
     """Incidents of a cause, node, GPU model or provider.
 
     GPU-hours are in NVIDIA's words for clouds: delivered (of nodes that are up), healthy (delivered and not
-    unavailable for another reason than an own cordon), reserved (held by pods) and in use (active); of a cause they
-    are None. `mean_hours_between` are delivered GPU-hours per incident with evidence, `mean_hours_to_repair` the mean
+    unavailable except by own cordons, drains and declared off time), reserved (held by pods) and in use (active); of a
+    cause they are None. `mean_hours_between` are delivered GPU-hours per incident with evidence, `mean_hours_to_repair` the mean
     time without GPUs of incidents that had such time; None without one.
     """
 
@@ -209,17 +207,18 @@ def incidents_of(
     con: DuckDBPyConnection, config: Config, query: Query
 ) -> tuple[tuple[Incident, ...], tuple[Part, ...]]:
     """The incidents of the query's period, and their totals."""
-    run(con, "filters")
+    sqlfiles.run(con, "filters")
+    run = partial(run_stage, con, __name__)
     span, clusters = query.period.bounds, {"clusters": list(query.clusters)}
-    known = {int(row["xid"]): row for row in facts(_XIDS)}
+    known = {int(row["xid"]): row for row in facts("xids.csv")}
     origins = grouped((row["origin"], xid) for xid, row in known.items())
-    xids = {origin: origins[origin] for origin in ("hardware", "application")}
-    run_stage(con, __name__, "10_signs", clusters | xids)
-    run_stage(con, __name__, "20_incidents", span)
-    prepare(con, UnitQuery(config, query.period, query.period_name))
-    run_stage(con, __name__, "30_stops")
-    run_stage(con, __name__, "40_unavailable", span)
-    run_stage(con, __name__, "45_claims", _lost_epochs(con, config, query))
+    run("10_signs", clusters | {origin: origins[origin] for origin in ("hardware", "application")})
+    run("20_incidents", span)
+    units = UnitQuery(config, query.period, query.period_name)
+    prepare(con, units)
+    run("30_stops")
+    run("40_unavailable", span)
+    run("45_claims", _lost_epochs(con, units))
     run_stage(con, PACKAGE, "85_pieces")
     found = []
     for row in map(in_hours, answer_rows(con, __name__, "60_rows")):
@@ -240,12 +239,12 @@ def _described(row: dict[str, Any], xid: dict[str, str] | None) -> str:
     return f"{text}: {row['detail']}" if row["detail"] else text
 
 
-def _lost_epochs(con: DuckDBPyConnection, config: Config, query: Query) -> dict[str, list[int]]:
+def _lost_epochs(con: DuckDBPyConnection, units: UnitQuery) -> dict[str, list[int]]:
     """The stops in epochs, and the moments since which their epochs were lost."""
     rows = dicts(con.execute("FROM incident_stops"))
     if not rows:
         return {"stops": [], "starts": []}
-    runs = grouped_by(runs_with_parts(con, UnitQuery(config, query.period, query.period_name)), *PLACE)
+    runs = grouped_by(runs_with_parts(con, units), *PLACE)
     starts: dict[int, int] = {}
     for row in rows:
         for each in runs[tuple(row[name] for name in PLACE)]:
@@ -279,6 +278,7 @@ def _node_of(incident: Incident) -> str:
     return f"{incident.cluster}/{incident.node}"
 
 
+_STATES = ("delivered_gpu_hours", "reserved_gpu_hours", "in_use_gpu_hours")
 # The groupings of totals, and an incident's group in each.
 _GROUPS: dict[str, Callable[[Incident], str | None]] = {
     "cause": attrgetter("description"),
@@ -302,26 +302,22 @@ def _part(by: str, name: str | None, incidents: Sequence[Incident], nodes: Seque
     begun = [each for each in incidents if not each.is_continued]
     evidence = sum(each.is_evidence for each in begun)
     repairs = [each.duration_hours for each in begun if each.unavailable_gpu_hours]
-    delivered = _sum(nodes, "delivered_gpu_hours")
-    failed = sum(each.unavailable_gpu_hours for each in incidents if each.cause != "cordoned")
+    delivered, reserved, in_use = (sum(map(itemgetter(state), nodes)) if nodes else None for state in _STATES)
+    failed = sum(each.unavailable_gpu_hours for each in incidents if each.cause not in _PLANNED)
     return Part(
         by,
         name,
         len(begun),
         evidence,
         sum(each.unavailable_gpu_hours for each in incidents),
-        sum((each.cost for each in incidents), _NO_COST),
+        sum((each.cost for each in incidents), ZERO),
         None if delivered is None else ratio(delivered, evidence),
         ratio(sum(repairs), len(repairs)),
         delivered,
         None if delivered is None else delivered - failed,
-        _sum(nodes, "reserved_gpu_hours"),
-        _sum(nodes, "in_use_gpu_hours"),
+        reserved,
+        in_use,
     )
-
-
-def _sum(nodes: Sequence[dict[str, Any]], name: str) -> float | None:
-    return sum(node[name] for node in nodes) if nodes else None
 
 
 def _offenders(incidents: Sequence[Incident]) -> dict[str, int]:
@@ -336,9 +332,10 @@ _NOTE = (
     "Unavailable: the cost of GPUs that no pod could hold. Lost: the cost of stopped pods since their last finished epoch, "
     "checkpoint or request; empty if unknown. Evidence: observed, and consistent with a hardware fault."
 )
-_STATES = (
+_OF_STATES = (
     "NVIDIA's words for clouds. Delivered: GPUs of nodes that are up. Healthy: without unavailable GPUs, except by own "
-    "cordons. Reserved: held by pods. In use: active. Between: delivered GPU-hours per incident with evidence."
+    "cordons, drains and declared off time. Reserved: held by pods. In use: active. Between: delivered GPU-hours per "
+    "incident with evidence."
 )
 
 
@@ -369,7 +366,7 @@ def _sections(
     offenders = [f"{name}: {times} incidents with evidence" for name, times in _offenders(incidents).items()]
     repeated = [Texts("Repeat offenders", tuple(offenders))] if offenders else []
     none = [] if incidents else [Texts("Incidents", ("no signs of failures in the collected time",))]
-    return (*none, *repeated, *(each for each in tables if each.lines), Texts("Availability", (_STATES,)))
+    return (*none, *repeated, *(each for each in tables if each.lines), Texts("Availability", (_OF_STATES,)))
 
 
 def _flag(incident: Incident) -> str | None:

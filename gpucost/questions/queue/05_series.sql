@@ -6,7 +6,8 @@ SELECT series_id, source, labels, gauge, counter,
     {'cluster': cluster, 'scheduler': scheduler,
         'name': coalesce(labels['exported_cluster_queue'], labels['cluster_queue'], labels['queue_name'],
             coalesce(labels['exported_namespace'], labels['namespace']) || '/' || labels['name'])} AS queue,
-    nullif(labels['cohort'], '') AS cohort, coalesce(labels['resource'], CASE scheduler WHEN 'KAI' THEN 'gpu' END) AS resource,
+    nullif(labels['cohort'], '') AS cohort,
+        coalesce(labels['resource'], CASE scheduler WHEN 'KAI' THEN 'gpu' END) AS resource,
     -- the dimension to sum over: a quota's flavor, the status of pending workloads
     coalesce(labels['flavor'], labels['status'], regexp_extract(metric, 'group_(.+)_count', 1)) AS part,
     -- Volcano counts thousandths

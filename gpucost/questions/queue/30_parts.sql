@@ -11,15 +11,13 @@ WITH gauges AS (
     WHERE r.to_ms > e.at_ms
 ),
 once AS (
-    SELECT queue, resource, part, at_ms, next_ms, gauge, arg_max(value, (leads, value)) AS value, max(cohort) AS cohort
-    FROM gauges GROUP BY ALL
+    SELECT queue, resource, part, at_ms AS from_ms, next_ms AS to_ms, gauge, arg_max(value, (leads, value)) AS value,
+        max(max(cohort)) OVER (PARTITION BY queue, resource, part, at_ms) AS cohort
+    FROM gauges GROUP BY queue, resource, part, at_ms, next_ms, gauge
 )
-SELECT queue, resource, part, at_ms AS from_ms, next_ms AS to_ms, max(cohort) AS cohort,
-    any_value(value) FILTER (gauge = 'quota') AS quota,
-    any_value(value) FILTER (gauge = 'limit') AS borrowing_limit,
-    coalesce(any_value(value) FILTER (gauge = 'used'), any_value(value) FILTER (gauge = 'reserved')) AS used,
-    any_value(value) FILTER (gauge = 'pending') AS pending,
-    coalesce(any_value(value) FILTER (gauge = 'wanted'),
-        CASE WHEN any_value(value) FILTER (gauge = 'requested') < used THEN 0 ELSE any_value(value) FILTER (gauge = 'requested') - used END) AS wanted
-FROM once
-GROUP BY ALL;
+SELECT * EXCLUDE (used, reserved, wanted, requested), coalesce(o.used, reserved) AS used,
+    coalesce(o.wanted, CASE WHEN requested < used THEN 0 ELSE requested - used END) AS wanted
+FROM (
+    PIVOT once ON gauge IN ('quota', 'limit' AS borrowing_limit, 'used', 'reserved', 'pending', 'wanted', 'requested')
+    USING any_value(value) GROUP BY queue, resource, part, from_ms, to_ms, cohort
+) AS o;

@@ -11,15 +11,19 @@ steps AS (
     WHERE c.counter IS NOT NULL
 ),
 rises AS (
-    SELECT p.queue, p.counter, coalesce(p.labels['le'], p.labels['reason']) AS upper, p.labels['priority_class'] AS priority_class,
-        p.labels['underlying_cause'] AS cause, coalesce(p.labels['pod'], p.labels['instance'], '') AS target, p.series_id,
+    SELECT p.queue, p.counter, coalesce(p.labels['le'], p.labels['reason']) AS upper,
+        p.labels['priority_class'] AS priority_class,
+        p.labels['underlying_cause'] AS cause, coalesce(p.labels['pod'], p.labels['instance'], '') AS target,
+            p.series_id,
         sum(CASE
             WHEN p.before IS NOT NULL THEN CASE WHEN p.value < p.before THEN p.value ELSE p.value - p.before END
             -- the scheduler was scraped before without this series, so it counted from 0
             WHEN k.known_ms <= p.first_ms - 600000 AND EXISTS (
-                FROM loads AS l WHERE l.source = p.source AND l.from_ms <= p.first_ms - 600000 AND p.first_ms - 600000 < l.to_ms
+                FROM loads AS l WHERE l.source = p.source AND l.from_ms <= p.first_ms - 600000
+                    AND p.first_ms - 600000 < l.to_ms
                     -- earlier versions of gpucost did not collect these counters: only the same load is proof
-                    AND (p.first_ms < l.to_ms OR p.counter <> 'evicted' AND p.queue.scheduler <> 'LocalQueue')) THEN p.value
+                    AND (p.first_ms < l.to_ms OR p.counter <> 'evicted' AND p.queue.scheduler <> 'LocalQueue'))
+                        THEN p.value
             ELSE 0
         END) AS rise
     FROM steps AS p JOIN known AS k ON k.cluster = p.queue.cluster

@@ -6,11 +6,13 @@ WITH sizes AS (
     SELECT cluster, resource, sum(gpus) / sum(units) AS size FROM allocations WHERE units > 0 GROUP BY ALL
 ),
 intervals AS (
-    SELECT queue, from_ms, to_ms, wanted * coalesce(size, 1) AS wanted, (quota - used) * coalesce(size, 1) AS unused, true AS is_exported,
+    SELECT queue, from_ms, to_ms, wanted * coalesce(size, 1) AS wanted, (quota - used) * coalesce(size, 1) AS unused,
+        true AS is_exported,
         CASE WHEN cohort IS NOT NULL OR queue.scheduler <> 'Kueue' AND queue IN (SELECT queue FROM queue_models)
             THEN hash(queue.cluster, queue.scheduler, cohort, p.resource, part) END AS pool
     FROM queue_parts AS p
-    LEFT JOIN sizes AS s ON s.cluster = queue.cluster AND s.resource = regexp_replace(lower(p.resource), '[^a-z0-9]', '_', 'g')
+    LEFT JOIN sizes AS s ON s.cluster = queue.cluster
+        AND s.resource = regexp_replace(lower(p.resource), '[^a-z0-9]', '_', 'g')
     WHERE p.resource IS NOT NULL
     UNION ALL BY NAME
     SELECT queue, from_ms, to_ms, gpus AS wanted, false AS is_exported
@@ -18,7 +20,9 @@ intervals AS (
     WHERE passes($clusters, cluster)
 ),
 hours AS (
-    SELECT *, unnest(range(greatest(from_ms, $from_ms) // 3600000, (least(to_ms, $to_ms) - 1) // 3600000 + 1)) AS hour FROM intervals
+    SELECT *, unnest(range(greatest(from_ms, $from_ms) // 3600000, (least(to_ms, $to_ms) - 1) // 3600000 + 1)) AS hour
+        FROM intervals
 )
-SELECT * REPLACE (greatest(from_ms, hour * 3600000, $from_ms) AS from_ms, least(to_ms, (hour + 1) * 3600000, $to_ms) AS to_ms) FROM hours
+SELECT hash(queue) AS queue_id, * REPLACE (greatest(from_ms, hour * 3600000, $from_ms) AS from_ms,
+    least(to_ms, (hour + 1) * 3600000, $to_ms) AS to_ms) FROM hours
 QUALIFY is_exported OR NOT bool_or(is_exported AND wanted IS NOT NULL) OVER (PARTITION BY queue);

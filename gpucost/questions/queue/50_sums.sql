@@ -40,16 +40,8 @@ figures AS (
     FROM ordered
     GROUP BY ALL
 )
-SELECT queue, resource,
-    any_value(last) FILTER (gauge = 'quota') AS quota,
-    any_value(average) FILTER (gauge = 'used') AS used_average,
-    any_value(p95) FILTER (gauge = 'used') AS used_p95,
-    any_value(maximum) FILTER (gauge = 'used') AS used_max,
-    any_value(average) FILTER (gauge = 'borrowed') AS borrowed_average,
-    any_value(maximum) FILTER (gauge = 'borrowed') AS borrowed_max,
-    any_value(average) FILTER (gauge = 'pending') AS pending_average,
-    any_value(maximum) FILTER (gauge = 'pending') AS pending_max,
-    any_value(recent) FILTER (gauge = 'quota') AS recent_quota,
-    any_value(recent) FILTER (gauge = 'used') AS recent_used
-FROM figures
-GROUP BY ALL;
+FROM (
+    PIVOT figures ON gauge IN ('quota', 'used', 'borrowed', 'pending')
+    USING any_value(last) AS last, any_value(average) AS average, any_value(p95) AS p95, any_value(maximum) AS max, any_value(recent) AS recent
+    GROUP BY queue, resource
+);

@@ -17,11 +17,11 @@ limits AS (
     GROUP BY ALL
 ),
 requests AS (
-    SELECT queue, sum(wanted * (to_ms - from_ms)) / 3600000 AS gpu_hours, bool_and(is_exported) AS is_exported, bool_or(unused IS NOT NULL) AS has_quota
+    SELECT queue, queue_id, sum(wanted * (to_ms - from_ms)) / 3600000 AS gpu_hours, bool_and(is_exported) AS is_exported, bool_or(unused IS NOT NULL) AS has_quota
     FROM queue_levels GROUP BY ALL
 ),
 unallocated AS (
-    SELECT queue, sum(free_cost * (to_ms - from_ms))::DECIMAL(38, 9) AS cost FROM waiting_gpus GROUP BY ALL
+    SELECT queue_id, sum(free_cost * (to_ms - from_ms))::DECIMAL(38, 9) AS cost FROM waiting_gpus GROUP BY ALL
 ),
 resources AS (
     SELECT queue, resource FROM queue_sums WHERE resource IS NOT NULL
@@ -32,11 +32,11 @@ queues AS (
     SELECT queue, NULL FROM (SELECT queue FROM queue_sums UNION SELECT queue FROM waits UNION SELECT queue FROM queue_levels) ANTI JOIN resources USING (queue)
 )
 SELECT q.queue.cluster, q.queue.scheduler, q.queue.name AS cluster_queue, l.cohort, q.resource,
-    s.quota, CASE WHEN NOT isinf(l.borrowing_limit) THEN l.borrowing_limit END AS borrowing_limit,
+    s.quota_last AS quota, CASE WHEN NOT isinf(l.borrowing_limit) THEN l.borrowing_limit END AS borrowing_limit,
     coalesce(isinf(l.borrowing_limit), false) AS is_borrowing_unlimited,
-    s.used_average, s.used_p95, s.used_max, s.borrowed_average, s.borrowed_max, p.pending_average, p.pending_max, s.recent_quota, s.recent_used,
-    CASE q.queue.scheduler WHEN 'Kueue' THEN round(s.recent_quota, 6) / nullif(sum(round(s.recent_quota, 6)) OVER of_cohort, 0) END AS share_of_quota,
-    CASE q.queue.scheduler WHEN 'Kueue' THEN round(s.recent_used, 6) / nullif(sum(round(s.recent_used, 6)) OVER of_cohort, 0) END AS share_of_use,
+    s.used_average, s.used_p95, s.used_max, s.borrowed_average, s.borrowed_max, p.pending_average, p.pending_max, s.quota_recent AS recent_quota, s.used_recent AS recent_used,
+    CASE q.queue.scheduler WHEN 'Kueue' THEN round(s.quota_recent, 6) / nullif(sum(round(s.quota_recent, 6)) OVER of_cohort, 0) END AS share_of_quota,
+    CASE q.queue.scheduler WHEN 'Kueue' THEN round(s.used_recent, 6) / nullif(sum(round(s.used_recent, 6)) OVER of_cohort, 0) END AS share_of_use,
     w.admitted, w.waited_seconds, w.buckets, r.gpu_hours AS pending_gpu_hours, r.is_exported,
     u.cost AS unallocated_cost, q.queue IN (SELECT queue FROM queue_models) AS has_models, r.has_quota
 FROM queues AS q
@@ -45,7 +45,7 @@ LEFT JOIN queue_sums AS p ON p.queue = q.queue AND p.resource IS NULL
 LEFT JOIN limits AS l USING (queue, resource)
 LEFT JOIN waits AS w USING (queue)
 LEFT JOIN requests AS r USING (queue)
-LEFT JOIN unallocated AS u USING (queue)
+LEFT JOIN unallocated AS u USING (queue_id)
 WINDOW of_cohort AS (PARTITION BY q.queue.cluster, q.queue.scheduler, coalesce(l.cohort, ''), q.resource)
 QUALIFY passes($queues, q.queue.name)
 ORDER BY coalesce(round(s.used_average, 6), 0) DESC, q.queue, q.resource NULLS FIRST;

@@ -7,6 +7,7 @@ from gpucost.errors import GpucostError
 from gpucost.options import Names, Option
 from gpucost.pipeline import read_attributed
 from gpucost.questions.queue.waits import Queues, SlurmShare, SlurmWait, queues, slurm
+from gpucost.questions.report.query import nearest
 from gpucost.questions.request import ClusterRequest
 from gpucost.records import DuckDBPyConnection
 from gpucost.render.schema import table
@@ -23,6 +24,9 @@ from gpucost.render.view import (
     share,
     text,
 )
+from gpucost.store.sqlfiles import column
+
+_KNOWN = "SELECT DISTINCT queue.name FROM queue_sums ORDER BY ALL"
 
 
 def queue(
@@ -51,12 +55,19 @@ def queue(
 
     def read(con: DuckDBPyConnection) -> Queues:
         jobs = (None, None) if name else slurm(con, period, request.clusters)
-        return Queues(period, *queues(con, period, request.clusters, name), *jobs)
+        answer = Queues(period, *queues(con, period, request.clusters, name), *jobs)
+        known = column(con, _KNOWN)
+        for unknown in known and set(name).difference(known):
+            raise GpucostError(
+                f"no queue {unknown!r} in {request.period_name}",
+                f"use a known name: {', '.join(nearest(unknown, known)[:5])}",
+            )
+        return answer
 
     answer = read_attributed(request.settings, request.store, read, period)
     found, waits, shares = answer.queues, answer.slurm_waits or [], answer.slurm_shares or []
     if not found and not waits:
-        what = "no such queue" if name or request.clusters else "no queues"
+        what = "no such queue" if request.clusters else "no queues"
         request.check_names(request.query())
         raise GpucostError(
             f"Kueue, KAI and Volcano reported {what} in {request.period_name}",
@@ -64,13 +75,12 @@ def queue(
         )
     clusters = {row.cluster for row in found} | {row.cluster for row in waits}
     cluster = (text("cluster"),) if len(clusters) > 1 else ()
+    tables = (*_of_queues(answer, cluster), *_of_jobs(waits, cluster), _of_shares(shares, cluster))
     return Document(
         title=f"Queues: {request.period_name}",
         currency=request.settings.currency,
         sections=(
-            *_of_queues(answer, cluster),
-            *_of_jobs(waits, cluster),
-            *_of_shares(shares, cluster),
+            *(each for each in tables if each.lines),
             *([Texts("Not exported", tuple(answer.missing))] if answer.missing else ()),
         ),
         name="queue",
@@ -124,13 +134,12 @@ def _of_queues(answer: Queues, cluster: tuple[ValueColumn, ...]) -> list[Table]:
     waited = {
         (row.cluster, row.scheduler, row.cluster_queue): row for row in answer.queues if row.pending_gpu_hours
     }
-    tables = (
-        ("Quota, use and waits", answer.queues, columns, _OF_QUEUES),
-        ("Cost of waiting", list(waited.values()), waiting, _OF_WAITING),
-        ("Queues that waited while others had quota", answer.pairs, pairs, _OF_PAIRS),
-        ("Evictions", answer.evictions, evictions, None),
-    )
-    return [Table.of(title, rows, heads, note=note) for title, rows, heads, note in tables if rows]
+    return [
+        Table.of("Quota, use and waits", answer.queues, columns, note=_OF_QUEUES),
+        Table.of("Cost of waiting", waited.values(), waiting, note=_OF_WAITING),
+        Table.of("Queues that waited while others had quota", answer.pairs, pairs, note=_OF_PAIRS),
+        Table.of("Evictions", answer.evictions, evictions),
+    ]
 
 
 def _of_jobs(waits: list[SlurmWait], cluster: tuple[ValueColumn, ...]) -> list[Table]:
@@ -148,16 +157,15 @@ def _of_jobs(waits: list[SlurmWait], cluster: tuple[ValueColumn, ...]) -> list[T
         money("preempted_cost", "Lost to preemption", weight=1),
     )
     titles = {"partition": "Jobs by partition", "qos": "Jobs by QOS", "account": "Jobs by account"}
-    tables = [
+    return [
         Table.of(
             title, [row for row in waits if row.by == by], columns, note=_OF_JOBS if by == "account" else None
         )
         for by, title in titles.items()
     ]
-    return tables if waits else []
 
 
-def _of_shares(shares: list[SlurmShare], cluster: tuple[ValueColumn, ...]) -> list[Table]:
+def _of_shares(shares: list[SlurmShare], cluster: tuple[ValueColumn, ...]) -> Table:
     """Slurm's fair share next to cost."""
     columns = (
         *cluster,
@@ -169,7 +177,7 @@ def _of_shares(shares: list[SlurmShare], cluster: tuple[ValueColumn, ...]) -> li
         money("cost"),
         share("cost_share", "Share of cost", decimals=1),
     )
-    return [Table.of("Fair share, from sshare", shares, columns, note=_OF_SHARES)] if shares else []
+    return Table.of("Fair share, from sshare", shares, columns, note=_OF_SHARES)
 
 
 _OF_QUEUES = (

@@ -4,7 +4,8 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from gpucost.collect.prometheus.queries import queue_metrics
 from gpucost.engine import answer_rows, run_stage
@@ -12,6 +13,8 @@ from gpucost.periods import MS_PER_DAY, Period
 from gpucost.records import DuckDBPyConnection, frozen_dataclass, grouped
 from gpucost.shapes import Shape
 from gpucost.store import sqlfiles
+
+T = TypeVar("T")
 
 
 @frozen_dataclass
@@ -169,17 +172,18 @@ def queues(
     span = period.bounds
     in_clusters, filters = {"clusters": list(clusters)}, {"queues": list(names)}
     sqlfiles.run(con, "filters")
-    run_stage(con, _PACKAGE, "05_series", {"metrics": queue_metrics()} | in_clusters)
-    run_stage(con, _PACKAGE, "10_runs", span | {"from_ms": min(since, period.start_ms)})
+    run = partial(run_stage, con, _PACKAGE)
+    run("05_series", {"metrics": queue_metrics()} | in_clusters)
+    run("10_runs", span | {"from_ms": min(since, period.start_ms)})
     con.execute(_EDGES)
-    run_stage(con, _PACKAGE, "30_parts")
-    run_stage(con, _PACKAGE, "40_rises", span)
-    run_stage(con, _PACKAGE, "42_queue_pods")
-    run_stage(con, _PACKAGE, "44_free_gpus", span)
-    run_stage(con, _PACKAGE, "46_levels", span | in_clusters)
-    run_stage(con, _PACKAGE, "48_waiting")
-    run_stage(con, _PACKAGE, "50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
-    pairs = [QueuePair(**_rounded(row)) for row in answer_rows(con, _PACKAGE, "67_pairs", filters)]
+    run("30_parts")
+    run("40_rises", span)
+    run("42_queue_pods")
+    run("44_free_gpus", span)
+    run("46_levels", span | in_clusters)
+    run("48_waiting")
+    run("50_sums", span | {"since_ms": since, "half_life_ms": _HALF_LIFE_MS})
+    pairs = _rows(con, QueuePair, "67_pairs", filters)
     borrowed: defaultdict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
     for pair in pairs:
         if pair.quota == "borrowed":
@@ -189,8 +193,12 @@ def queues(
     for row in rows:
         borrowed_cost = borrowed[row["cluster"], row["scheduler"], row["cluster_queue"]]
         found.append(Queue(**_rounded(_with_waits(_with_cost(row, borrowed_cost)))))
-    evictions = [Eviction(**row) for row in answer_rows(con, _PACKAGE, "65_evictions", filters)]
-    return found, evictions, pairs, [*_not_exported(con), *_unknown(found)]
+    return (
+        found,
+        _rows(con, Eviction, "65_evictions", filters),
+        pairs,
+        [*_not_exported(con), *_unknown(found)],
+    )
 
 
 _SEEN = "SELECT DISTINCT queue.scheduler, coalesce(gauge, counter) FROM queue_series"
@@ -235,9 +243,9 @@ def slurm(
     """
     sqlfiles.run(con, "filters")
     parameters = period.bounds | {"clusters": list(clusters)}
-    waits = answer_rows(con, _PACKAGE, "70_slurm_waits", parameters)
-    shares = answer_rows(con, _PACKAGE, "80_slurm_shares", parameters | {"half_life_ms": _SLURM_HALF_LIFE_MS})
-    return [SlurmWait(**_rounded(row)) for row in waits], [SlurmShare(**_rounded(row)) for row in shares]
+    half_life = {"half_life_ms": _SLURM_HALF_LIFE_MS}
+    shares = _rows(con, SlurmShare, "80_slurm_shares", parameters | half_life)
+    return _rows(con, SlurmWait, "70_slurm_waits", parameters), shares
 
 
 # Reasons why the waiting cost of a queue is unknown.
@@ -288,6 +296,10 @@ def _with_waits(row: dict[str, Any]) -> dict[str, Any]:
         "wait_p50_seconds": quantile(buckets, 0.5),
         "wait_p95_seconds": quantile(buckets, 0.95),
     }
+
+
+def _rows(con: DuckDBPyConnection, kind: type[T], stage: str, parameters: dict[str, Any]) -> list[T]:
+    return [kind(**_rounded(row)) for row in answer_rows(con, _PACKAGE, stage, parameters)]
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

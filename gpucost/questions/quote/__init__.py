@@ -72,12 +72,12 @@ def quote(
             "the GPUs or the price are missing",
             "for example: gpucost quote p5.48xlarge --count 2 --hours 168",
         )
-    for option, other_option, is_twice in (
-        ("--count", "--gpus", count and gpus),
-        ("--hours", "--days", hours and days),
-    ):
+    for pair, is_twice in {
+        "--count and --gpus": count and gpus,
+        "--hours and --days": hours and days,
+    }.items():
         if is_twice:
-            raise UsageError(f"{option} and {other_option} exclude each other", "leave out one of them")
+            raise UsageError(f"{pair} exclude each other", "leave out one of them")
     need = Quantity(hours or (days * 24 if days else Decimal(HOURS_PER_MONTH)), count, gpus)
     query = PriceQuery.of(settings, request.now, providers=provider, regions=region)
     currency = settings.currency

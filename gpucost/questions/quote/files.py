@@ -169,7 +169,7 @@ def read(path: Path) -> list[Requested]:
         if text.startswith("#!"):
             found, text = [_script(path, text)], ""
         for document in yaml.load_all(text, _Loader):
-            kind, keys = _get(document, "kind"), set(_keys(document))
+            kind, keys = _get(document, "kind", str), set(_keys(document))
             if kind in _KINDS.split():
                 found.append(_requested(path, document, keys))
             elif "containers" in keys or {"resources", "GPUs"} <= keys:
@@ -214,9 +214,12 @@ def _object(node: Any) -> Any:
     return {key: child for key, child in (node or {}).items() if child is not None}
 
 
-def _get(node: Any, key: str) -> Any:
-    """The value of a key; an empty object if it is missing. Raises ValueError."""
-    return _object(node).get(key) or {}
+def _get(node: Any, key: str, kind: type = dict) -> Any:
+    """The value of a key, empty if it is missing. Raises ValueError for one of another kind."""
+    value = _object(node).get(key) or kind()
+    if not isinstance(value, kind):
+        raise ValueError(f"invalid {key}: {value!r:.40}")
+    return value
 
 
 def _number(value: Any) -> int:
@@ -242,11 +245,11 @@ def _requested(file: Path, document: Any, keys: Any) -> Requested:
     if not units and "GPUs" in keys:
         raise ValueError("GPUs outside the specs of pods are not supported")
     metadata = _get(document, "metadata")
-    name = _get(metadata, "name") or _get(metadata, "generateName")
+    name = _get(metadata, "name", str) or _get(metadata, "generateName", str)
     if not name:
         raise ValueError("metadata.name is missing")
     name = f"{document['kind']}/{name}"
-    return Requested(file, name, f"{_get(metadata, 'namespace') or ''}" or None, +units, labels, seconds)
+    return Requested(file, name, _get(metadata, "namespace", str) or None, +units, labels, seconds)
 
 
 def _nodes(node: Any, copies: int) -> Iterator[tuple[int, Any]]:
@@ -264,9 +267,10 @@ def _nodes(node: Any, copies: int) -> Iterator[tuple[int, Any]]:
 def _units(pod: Any) -> Units:
     """The larger of the sum of containers and sidecars, and the largest init container."""
     total, largest = Units(), Units()
-    for container in (*_get(pod, "containers"), *_get(pod, "initContainers")):
+    containers = _get(pod, "containers", list)
+    for container in (*containers, *_get(pod, "initContainers", list)):
         held = _devices(container)
-        if container in _get(pod, "containers") or container.get("restartPolicy") == "Always":
+        if container in containers or container.get("restartPolicy") == "Always":
             total += held
         else:
             largest |= held
@@ -278,7 +282,7 @@ def _devices(container: Any) -> Units:
     units = Units()
     resources = _get(container, "resources")
     for resource, amount in (_get(resources, "requests") | _get(resources, "limits")).items():
-        name = re.sub(r"\W", "_", resource)
+        name = re.sub(r"\W", "_", f"{resource}")
         if re.fullmatch(catalog.devices(), name, re.IGNORECASE):
             units[name.lower()] = _number(amount)
         elif not re.fullmatch(f"{catalog.accelerators()}|{catalog.other_resources()}", name, re.IGNORECASE):

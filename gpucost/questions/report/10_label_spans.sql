@@ -1,6 +1,6 @@
 -- reads: label_history, state_intervals, allocations, nodes; variables report_from_ms, report_to_ms bound the period; $names lists the names of each label in kube-state-metrics, or 'priority_class', with their dimensions in $dimensions; $wanted lists the values of each that pass (empty: all)
 -- writes: label_spans, one row per (allocation, span of unchanged values), and per (node, span) for time without an allocation: the values by dimension, and whether they pass
--- invariant: spans of a holder cover all time without overlap, and change only while it holds; a pod's label decides, then its namespace's, then its node's; with a filter, no time without an allocation passes
+-- invariant: spans of a holder cover all time without overlap, and change at an hour's start, only while it holds; a pod's label decides, then its namespace's, then its node's; with a filter, no time without an allocation passes
 CREATE OR REPLACE TEMP TABLE label_spans AS
 WITH valued AS (
     SELECT kind, cluster, name, from_ms, list_transform($names::VARCHAR[][], lambda spellings: list_filter(list_transform(spellings, lambda label: labels[label]), lambda val: val IS NOT NULL)[1]) AS vals FROM label_history
@@ -33,7 +33,9 @@ pieces AS (
     WHERE h.from_ms < getvariable('report_to_ms') AND getvariable('report_from_ms') < h.to_ms
 )
 SELECT node_id, allocation_id, map($dimensions::VARCHAR[], vals) AS labels,
-    CASE WHEN lag(from_ms) OVER w IS NOT NULL THEN from_ms ELSE 0 END AS from_ms, coalesce(lead(from_ms) OVER w, 9223372036854775807) AS to_ms,
+    -- values hold from the next hour's start on
+    CASE WHEN lag(from_ms) OVER w IS NOT NULL THEN (from_ms + 3599999) // 3600000 * 3600000 ELSE 0 END AS from_ms,
+    coalesce((lead(from_ms) OVER w + 3599999) // 3600000 * 3600000, 9223372036854775807) AS to_ms,
     len(list_filter(range(1, len(vals) + 1), lambda i: passes($wanted[i], vals[i]) IS NOT TRUE)) = 0
         AND (allocation_id IS NOT NULL OR len(flatten($wanted::VARCHAR[][])) = 0) AS is_selected
 FROM pieces

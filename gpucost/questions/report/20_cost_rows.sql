@@ -1,4 +1,4 @@
--- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets, label_spans; variable report_is_cut: there are several time_buckets; $by is the list of requested dimensions; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: report_cost_cells, nodes, allocations, allocation_traits, time_buckets, label_spans; variable report_is_cut: there are several time_buckets; $by is the list of requested dimensions; variable filters
 -- writes: cost_rows, one row per (kind, node, allocation, team, time_bucket) with the sums of every measure; dimensions that no table of the report needs are null
 -- invariant: sums over cost_rows equal the sums over the cells of the period that pass the filters
 CREATE OR REPLACE TEMP TABLE cost_rows AS
@@ -57,6 +57,5 @@ JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN allocations AS a ON a.allocation_id = f.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = f.allocation_id
 LEFT JOIN label_spans AS l ON l.node_id = f.node_id AND l.allocation_id IS NOT DISTINCT FROM f.allocation_id
-    AND l.from_ms <= f.time_bucket // 3600000 * 3600000 AND f.time_bucket // 3600000 * 3600000 < l.to_ms
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, f.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);
+    AND l.from_ms <= f.time_bucket AND f.time_bucket < l.to_ms
+WHERE is_selected(n.cluster, a.namespace, f.team, a.workload, a."user", l.is_selected);

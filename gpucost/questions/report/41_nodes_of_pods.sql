@@ -1,10 +1,10 @@
--- reads: report_cost_cells, report_node_cells, nodes, allocations, label_spans; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all); `part` names the team in a report on each team
+-- reads: report_cost_cells, report_node_cells, nodes, allocations, label_spans; variable filters; `part` names the team in a report on each team
 -- writes: nothing; returns one row per price source of the nodes of the selected pods, weighted by the cost of those pods
 -- invariant: node_cost over all sources is cost over cost_rows; capacity is the allocated GPU time, the weight without a cost
 SELECT
     part_of(c.team) AS part,
     h.price_source          AS source,
-    sum(c.allocated_gpu_ms::DECIMAL(38, 6))::DOUBLE AS capacity_gpu_ms,
+    total_ms(c.allocated_gpu_ms) AS capacity_gpu_ms,
     0                       AS over_allocated_gpu_ms,
     sum(c.cost)             AS node_cost,
     min(h.price_as_of)      AS as_of
@@ -18,8 +18,7 @@ JOIN (
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT DISTINCT FROM c.allocation_id
-    AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected)
+    AND l.from_ms <= c.from_ms AND c.from_ms < l.to_ms
+WHERE is_selected(n.cluster, a.namespace, c.team, a.workload, a."user", l.is_selected)
 GROUP BY part, h.price_source
 ORDER BY part, h.price_source;

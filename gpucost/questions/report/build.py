@@ -175,7 +175,7 @@ def _build(
             drawn = zip(top[part].lines, lines, strict=True)
             top[part] = replace(top[part], lines=tuple(replace(line, trend=trend) for line, trend in drawn))
         if any(unpriced_ms(nodes[part]) for part in parts):
-            unpriced = unpriced_gpus(con, query)
+            unpriced = unpriced_gpus(con)
     known_to = api_cost.known_to(con, query.period, now) if has_api else {}
     notices = [
         *labels.notices(con, query),

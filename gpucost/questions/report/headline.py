@@ -75,15 +75,19 @@ def selected(query: Query, everything: str = "all teams") -> str:
 
 
 def _budget(config: Config, query: Query) -> Decimal | None:
-    """The smallest amount of the budgets of a month's report on all nodes or one team; None if it is not known."""
+    """The smallest amount of the budgets of a month's report on all nodes or one team; None if it is not known.
+
+    A team includes the teams below it.
+    """
     filters = query.filters
-    team = filters.pop("teams") or (None,)
-    if any(filters.values()) or not is_month(query.period, config.tz):
+    team, *below = filters.pop("teams") or ("",)
+    is_other = tuple(below) != config.children(team) or any(filters.values())
+    if is_other or not is_month(query.period, config.tz):
         return None
     first = query.period.start.astimezone(config.tz).date()
     try:
         amounts = [
-            budget_amount(config, budget, first) for budget in config.budgets if (budget.team,) == team
+            budget_amount(config, budget, first) for budget in config.budgets if (budget.team or "") == team
         ]
     except PriceError:
         return None

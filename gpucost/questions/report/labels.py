@@ -32,8 +32,8 @@ SELECT DISTINCT cluster, unnest(map_keys(labels)) AS label FROM label_history"""
 _NAMES = "SELECT DISTINCT label FROM exported_labels ORDER BY ALL"
 # The hours at whose start a value in the period changes.
 _CHANGES = """
-SELECT DISTINCT (from_ms + 3599999) // 3600000 * 3600000 AS at_ms FROM label_spans
-WHERE at_ms > getvariable('report_from_ms') AND at_ms < getvariable('report_to_ms') ORDER BY ALL"""
+SELECT DISTINCT from_ms FROM label_spans
+WHERE from_ms > getvariable('report_from_ms') AND from_ms < getvariable('report_to_ms') ORDER BY ALL"""
 _VALUES = """
 SELECT DISTINCT labels[$1] FROM label_spans WHERE allocation_id IS NOT NULL AND labels[$1] IS NOT NULL ORDER BY ALL"""
 # Clusters of Kubernetes with usage, but without the label. The filter of labels would leave them out.

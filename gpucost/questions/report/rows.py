@@ -102,6 +102,7 @@ def cut_by(
     teams = [team for team, _ in query.top_teams]
     tops = [top for _, top in query.top_teams]
     con.execute("SET VARIABLE top_teams = map($1::VARCHAR[], $2::VARCHAR[])", [teams, tops])
+    con.execute("SET VARIABLE filters = $1", [filters(query)])
     by_day = is_whole_days(query.period, tz) and "hour" not in by
     cut(con, query.period, time_buckets(query.period, tz, by), by_day=by_day, each_team=each_team)
     if changes := labels.prepare(con, query, by):
@@ -133,7 +134,7 @@ def prepare(con: DuckDBPyConnection, query: Query, tz: ZoneInfo, *, each_team: b
     cut_by(con, query, tz, query.dimensions, each_team=each_team)
     con.execute(_COST_CELLS)
     con.execute(_NODE_CELLS)
-    run_stage(con, PACKAGE, "20_cost_rows", filters(query) | {"by": list(query.dimensions)})
+    run_stage(con, PACKAGE, "20_cost_rows", {"by": list(query.dimensions)})
 
 
 # The part of a report: a team if each has a report of its own, otherwise None.
@@ -245,7 +246,7 @@ ORDER BY h.price_source"""
 def priced_nodes(con: DuckDBPyConnection, query: Query) -> dict[Part, list[PricedNodes]]:
     """Capacity and cost of nodes by price source: of all nodes, or of the selected pods' nodes."""
     if query.is_narrowed:
-        run_stage(con, PACKAGE, "41_nodes_of_pods", filters(query))
+        run_stage(con, PACKAGE, "41_nodes_of_pods")
     else:
         con.execute(_NODES, {"clusters": list(query.clusters)})
     return grouped((row.pop("part"), PricedNodes(**row)) for row in dicts(con))
@@ -274,15 +275,14 @@ JOIN report_node_cells AS h USING (node_id, from_ms)
 JOIN nodes AS n USING (node_id)
 JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT DISTINCT FROM c.allocation_id
-    AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
+    AND l.from_ms <= c.from_ms AND c.from_ms < l.to_ms
 WHERE h.price_source = 'none' AND c.allocated_gpu_ms > 0
-    AND passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected)"""
+    AND is_selected(n.cluster, a.namespace, c.team, a.workload, a."user", l.is_selected)"""
 
 
-def unpriced_gpus(con: DuckDBPyConnection, query: Query) -> dict[Part, list[tuple[str | None, str]]]:
+def unpriced_gpus(con: DuckDBPyConnection) -> dict[Part, list[tuple[str | None, str]]]:
     """The GPU models and capacity types with allocated GPU-hours that have no price."""
-    answer = con.execute(_UNPRICED_GPUS, filters(query)).fetchall()
+    answer = con.execute(_UNPRICED_GPUS).fetchall()
     return grouped((part, (model, capacity_type)) for part, model, capacity_type in answer)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from gpucost.engine import answer_rows, dicts, run_stage
-from gpucost.questions.report.rows import in_hours
+from gpucost.questions.report.rows import MICRO, in_hours
 from gpucost.questions.units.query import (
     PACKAGE,
     PLACE,
@@ -203,9 +203,6 @@ class Epochs(UnitAnswer):
     work_without_cost: list[ModelWithoutCost]
 
 
-_MONEY = Decimal("0.000000001")
-
-
 def epochs(con: DuckDBPyConnection, query: UnitQuery, planned_epochs: int | None = None) -> UnitView:
     """The cost of each epoch of the period's runs, with mean, trend, best, lost work and forecast.
 
@@ -382,7 +379,7 @@ def _forecast(plan: int, rows: list[Item], recent: list[Item]) -> Item:
     under_way = _of_status(rows, "unfinished")
     return {
         "remaining_epochs": remaining,
-        "forecast_cost": (total(rows) + max(Decimal(0), cost - total(under_way))).quantize(_MONEY),
+        "forecast_cost": (total(rows) + max(Decimal(0), cost - total(under_way))).quantize(MICRO),
         "forecast_hours": round(max(0.0, length - sum(row["duration_hours"] for row in under_way)), 6),
     }
 

@@ -4,10 +4,10 @@
 CREATE OR REPLACE TEMP TABLE waste_serving AS
 WITH cells AS (
     SELECT p.cluster, p.namespace, p.workload, c.from_ms, c.to_ms, max(p.gpus) AS replica_gpus,
-        sum(c.active_gpu_ms::DECIMAL(38, 6))::DOUBLE AS active,
+        total_ms(c.active_gpu_ms) AS active,
         -- pulling an image is not serving
         sum(greatest(0, c.idle_gpu_ms - p.gpus * greatest(0, least(c.to_ms, p.started_ms) - greatest(c.from_ms, p.held_from_ms)))) AS idle,
-        sum(c.utilization_gpu_ms::DECIMAL(38, 6))::DOUBLE AS busy
+        total_ms(c.utilization_gpu_ms) AS busy
     FROM waste_cells AS c JOIN waste_pods AS p USING (allocation_id)
     WHERE getvariable('waste_has_services') AND p.workload_type = 'inference'
     GROUP BY ALL

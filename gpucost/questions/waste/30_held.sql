@@ -57,13 +57,13 @@ summed AS (
     FROM priced
 )
 SELECT node_id, allocation_id, team, time_bucket,
-    sum((starting_idle + starting_unmeasured)::DECIMAL(38, 6))::DOUBLE AS starting_gpu_ms, sum(i1 + o1)::DECIMAL(38, 9) AS starting_cost,
-    sum(beyond::DECIMAL(38, 6))::DOUBLE AS beyond_gpu_ms, sum(i2 - i1)::DECIMAL(38, 9) AS beyond_cost,
-    sum((idle_left - beyond)::DECIMAL(38, 6))::DOUBLE AS idle_gpu_ms, sum(idle_cost_all - i2)::DECIMAL(38, 9) AS idle_cost,
-    sum(unmeasured::DECIMAL(38, 6))::DOUBLE AS unmeasured_gpu_ms, sum(o2 - o1)::DECIMAL(38, 9) AS unmeasured_cost,
-    sum(surplus::DECIMAL(38, 6))::DOUBLE AS surplus_gpu_ms, sum(o3 - o2)::DECIMAL(38, 9) AS surplus_cost,
-    sum(lost::DECIMAL(38, 6))::DOUBLE AS lost_gpu_ms, sum(o4 - o3)::DECIMAL(38, 9) AS lost_cost,
-    sum((other_gpu_ms - starting_unmeasured - unmeasured - surplus - lost)::DECIMAL(38, 6))::DOUBLE AS work_gpu_ms, sum(other_cost - o4)::DECIMAL(38, 9) AS work_cost,
+    total_ms(starting_idle + starting_unmeasured) AS starting_gpu_ms, sum(i1 + o1)::DECIMAL(38, 9) AS starting_cost,
+    total_ms(beyond) AS beyond_gpu_ms, sum(i2 - i1)::DECIMAL(38, 9) AS beyond_cost,
+    total_ms(idle_left - beyond) AS idle_gpu_ms, sum(idle_cost_all - i2)::DECIMAL(38, 9) AS idle_cost,
+    total_ms(unmeasured) AS unmeasured_gpu_ms, sum(o2 - o1)::DECIMAL(38, 9) AS unmeasured_cost,
+    total_ms(surplus) AS surplus_gpu_ms, sum(o3 - o2)::DECIMAL(38, 9) AS surplus_cost,
+    total_ms(lost) AS lost_gpu_ms, sum(o4 - o3)::DECIMAL(38, 9) AS lost_cost,
+    total_ms(other_gpu_ms - starting_unmeasured - unmeasured - surplus - lost) AS work_gpu_ms, sum(other_cost - o4)::DECIMAL(38, 9) AS work_cost,
     sum(host_cost)::DECIMAL(38, 9) AS host_cost
 FROM summed
 GROUP BY ALL;

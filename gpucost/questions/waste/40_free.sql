@@ -103,10 +103,10 @@ summed AS (
     FROM timed
 )
 SELECT node_id, time_bucket,
-    sum(unavailable_gpu_ms::DECIMAL(38, 6))::DOUBLE AS unavailable_gpu_ms, sum(c1)::DECIMAL(38, 9) AS unavailable_cost,
-    sum(fragmented::DECIMAL(38, 6))::DOUBLE AS fragmentation_gpu_ms, sum(c2 - c1)::DECIMAL(38, 9) AS fragmentation_cost,
-    sum(empty::DECIMAL(38, 6))::DOUBLE AS empty_node_gpu_ms, sum(c3 - c2)::DECIMAL(38, 9) AS empty_node_cost,
-    sum((available - fragmented - empty)::DECIMAL(38, 6))::DOUBLE AS between_jobs_gpu_ms, sum(cost - c3)::DECIMAL(38, 9) AS between_jobs_cost,
+    total_ms(unavailable_gpu_ms) AS unavailable_gpu_ms, sum(c1)::DECIMAL(38, 9) AS unavailable_cost,
+    total_ms(fragmented) AS fragmentation_gpu_ms, sum(c2 - c1)::DECIMAL(38, 9) AS fragmentation_cost,
+    total_ms(empty) AS empty_node_gpu_ms, sum(c3 - c2)::DECIMAL(38, 9) AS empty_node_cost,
+    total_ms(available - fragmented - empty) AS between_jobs_gpu_ms, sum(cost - c3)::DECIMAL(38, 9) AS between_jobs_cost,
     sum(host_cost)::DECIMAL(38, 9) AS host_cost
 FROM summed
 GROUP BY ALL;

@@ -1,4 +1,4 @@
--- reads: waste_held, waste_free, waste_cells, waste_pods, allocations, nodes, time_buckets, label_spans; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: waste_held, waste_free, waste_cells, waste_pods, allocations, nodes, time_buckets, label_spans; variable filters
 -- writes: waste_rows, one row per (bucket, node, allocation, team, time_bucket): its GPU time and cost, and every dimension
 -- invariant: without filters the costs of a node add up to its cost, exactly; docs/waste.md defines each bucket
 CREATE OR REPLACE TEMP TABLE waste_rows AS
@@ -40,8 +40,7 @@ JOIN time_buckets AS s ON s.from_ms = f.time_bucket
 LEFT JOIN waste_pods AS p USING (allocation_id)
 LEFT JOIN allocations AS a ON a.allocation_id = f.of_id
 LEFT JOIN label_spans AS l ON l.node_id = f.node_id AND l.allocation_id IS NOT DISTINCT FROM f.allocation_id
-    AND l.from_ms <= f.time_bucket // 3600000 * 3600000 AND f.time_bucket // 3600000 * 3600000 < l.to_ms
+    AND l.from_ms <= f.time_bucket AND f.time_bucket < l.to_ms
 -- sums of binary fractions may leave a millisecond; money is never left out
 WHERE (f.part.gpu_ms >= 1 OR f.part.cost <> 0)
-    AND passes($clusters, n.cluster) AND passes($namespaces, p.namespace) AND passes($teams, f.team)
-    AND passes_workload($workloads, p.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);
+    AND is_selected(n.cluster, p.namespace, f.team, p.workload, a."user", l.is_selected);

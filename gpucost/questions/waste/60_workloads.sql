@@ -2,7 +2,7 @@
 -- writes: nothing; returns the workloads with the highest cost of waste: their totals, the waste and its most expensive kind, and the numbers of GPUs requested, measured, never used
 -- invariant: one row per (cluster, namespace, workload); never_used counts GPUs that were never in use in the period, for pods with several GPUs; null without measurements
 WITH buckets AS (
-    SELECT cluster, namespace, workload, bucket, sum(gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
+    SELECT cluster, namespace, workload, bucket, total_ms(gpu_ms) AS gpu_ms, sum(cost)::DECIMAL(38, 9) AS cost,
         list_contains($wasted::VARCHAR[], bucket) AS is_waste
     FROM waste_rows
     WHERE allocation_id IS NOT NULL
@@ -14,7 +14,7 @@ types AS (
 ),
 workloads AS MATERIALIZED (
     SELECT cluster, namespace, workload, any_value(t.workload_type) AS workload_type, any_value(t.pods) AS pods,
-        sum(b.gpu_ms::DECIMAL(38, 6))::DOUBLE AS gpu_ms, sum(b.cost)::DECIMAL(38, 9) AS cost,
+        total_ms(b.gpu_ms) AS gpu_ms, sum(b.cost)::DECIMAL(38, 9) AS cost,
         coalesce(sum(b.gpu_ms::DECIMAL(38, 6)) FILTER (b.is_waste), 0)::DOUBLE AS wasted_gpu_ms,
         coalesce(sum(b.cost) FILTER (b.is_waste), 0)::DECIMAL(38, 9) AS wasted_cost,
         arg_max(b.bucket, (b.cost, b.gpu_ms)) FILTER (b.is_waste) AS bucket

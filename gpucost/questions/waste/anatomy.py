@@ -264,7 +264,7 @@ def prepare(con: DuckDBPyConnection, config: Config, query: Query, by: Names = (
     con.execute(_HELD_CELLS)
     run_stage(con, PACKAGE, "30_held")
     run_stage(con, PACKAGE, "40_free", {"empty_after_ms": config.waste.empty_after_ms})
-    run_stage(con, PACKAGE, "50_waste_rows", filters(query))
+    run_stage(con, PACKAGE, "50_waste_rows")
 
 
 _BUCKETS = """

@@ -1,10 +1,13 @@
 -- reads: allocations
--- writes: passes(names, name): whether a name passes a filter; passes_workload(names, workload): the same for Kind/name or just the name; passes_labels(is_selected): whether a row passes the filter of labels, by its row of label_spans, if it has one; if_chosen(chosen, name, fact): a fact if its name is chosen; dimensions(chosen, facts): the chosen dimensions of a row, the others null; its labels, if the variable report_has_labels is true, in the order of the chosen dimensions; total_ms(ms): the exact sum of GPU milliseconds; part_of(team): the team if the variable report_each_team is true, otherwise null; has_users(node): false for a plain host whose users no scheduler or label ever named
+-- writes: passes(names, name): whether a name passes a filter; passes_workload(names, workload): the same for Kind/name or just the name; is_selected(…): whether a row passes all filters: the variable filters, and labels by its row of label_spans, if it has one; if_chosen(chosen, name, fact): a fact if its name is chosen; dimensions(chosen, facts): the chosen dimensions of a row, the others null; its labels, if the variable report_has_labels is true, in the order of the chosen dimensions; total_ms(ms): the exact sum of GPU milliseconds; part_of(team): the team if the variable report_each_team is true, otherwise null; has_users(node): false for a plain host whose users no scheduler or label ever named
 -- invariant: an empty filter passes everything, including rows without a name
 CREATE OR REPLACE TEMP MACRO passes(names, name) AS len(names::VARCHAR[]) = 0 OR list_contains(names::VARCHAR[], name);
 CREATE OR REPLACE TEMP MACRO passes_workload(names, workload) AS passes(names, workload)
     OR list_contains(names::VARCHAR[], split_part(workload, '/', 2));
-CREATE OR REPLACE TEMP MACRO passes_labels(is_selected) AS coalesce(is_selected, getvariable('report_by_label') IS NOT TRUE);
+CREATE OR REPLACE TEMP MACRO is_selected(cluster, namespace, team, workload, "user", has_labels) AS
+    passes(getvariable('filters').clusters, cluster) AND passes(getvariable('filters').namespaces, namespace)
+    AND passes(getvariable('filters').teams, team) AND passes_workload(getvariable('filters').workloads, workload)
+    AND passes(getvariable('filters').users, "user") AND coalesce(has_labels, getvariable('report_by_label') IS NOT TRUE);
 CREATE OR REPLACE TEMP MACRO part_of(team) AS CASE WHEN getvariable('report_each_team') THEN team END;
 CREATE OR REPLACE TEMP MACRO has_users(node) AS node.labels['label_host'] IS DISTINCT FROM node.node OR node.created_ms IS NOT NULL
     OR node.node_id IN (SELECT node_id FROM allocations);

@@ -1,4 +1,4 @@
--- reads: cost_daily or hourly_costs, nodes, allocations, label_spans, series_moments; $by_day: whole local days, and no moment is shorter; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: cost_daily or hourly_costs, nodes, allocations, label_spans, series_moments; $by_day: whole local days, and no moment is shorter; variable filters
 -- writes: series_rows, one row per (moment, kind, place, holder) with the sums of time and money
 -- invariant: sums over series_rows are the sums over the cells of the period that pass the filters, as in cost_rows
 CREATE OR REPLACE TEMP TABLE series_rows AS
@@ -27,7 +27,6 @@ JOIN begun AS b USING (from_ms)
 JOIN nodes AS n USING (node_id)
 LEFT JOIN allocations AS a ON a.allocation_id = c.allocation_id
 LEFT JOIN label_spans AS l ON l.node_id = c.node_id AND l.allocation_id IS NOT DISTINCT FROM c.allocation_id
-    AND l.from_ms <= c.from_ms // 3600000 * 3600000 AND c.from_ms // 3600000 * 3600000 < l.to_ms
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, c.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected)
+    AND l.from_ms <= c.from_ms AND c.from_ms < l.to_ms
+WHERE is_selected(n.cluster, a.namespace, c.team, a.workload, a."user", l.is_selected)
 GROUP BY ALL;

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from gpucost.config.model import Config
 from gpucost.engine import answer_rows, dicts, run_stage
 from gpucost.periods import MS_PER_HOUR, Period, TimeBucket, from_ms, time_buckets
-from gpucost.questions.report.query import Query, filters
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import ZERO, Part, in_parts
 from gpucost.questions.report.sections import value_name
 from gpucost.records import grouped
@@ -142,7 +142,7 @@ def read_series(
     bounds = {name: [getattr(moment, name) for moment in moments] for name in ("from_ms", "to_ms")}
     con.execute(_MOMENTS, bounds)
     by_day = step != "hour" and value(con, "SELECT getvariable('report_by_day')")
-    run_stage(con, __name__, "20_series_rows", filters(query) | {"by_day": by_day})
+    run_stage(con, __name__, "20_series_rows", {"by_day": by_day})
     count = len(moments)
     # the first requested dimension that identifies the holder
     holder = next((name for name in query.dimensions if name in _HOLDERS), query.usual)

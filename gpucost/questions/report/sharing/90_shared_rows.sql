@@ -1,4 +1,4 @@
--- reads: report_rules, shared_cost_pools, pool_consumers, pool_shares, nodes, allocations, allocation_traits, time_buckets, label_spans; $teams, $namespaces, $clusters, $workloads, $users filter (empty: all)
+-- reads: report_rules, shared_cost_pools, pool_consumers, pool_shares, nodes, allocations, allocation_traits, time_buckets, label_spans; variable filters
 -- writes: shared_rows, the shared amounts by rule (null: unallocated cost); rows of kind 'unallocated' have the unshared rest, rows of kind 'shared' the amounts of teams without GPUs or without a team
 -- invariant: without filters, sum(amount) over a rule's rows is the rule's amount from the bill, and 0 if the rule moves cost between namespaces; for unallocated cost it is the shared amount plus the rest
 CREATE OR REPLACE TEMP TABLE shared_rows AS
@@ -32,6 +32,5 @@ LEFT JOIN allocations AS a ON a.allocation_id = m.allocation_id
 LEFT JOIN allocation_traits AS t ON t.allocation_id = m.allocation_id
 LEFT JOIN time_buckets AS s ON s.from_ms = m.time_bucket
 LEFT JOIN label_spans AS l ON l.node_id = m.node_id AND l.allocation_id IS NOT DISTINCT FROM m.allocation_id
-    AND l.from_ms <= m.time_bucket // 3600000 * 3600000 AND m.time_bucket // 3600000 * 3600000 < l.to_ms
-WHERE passes($clusters, n.cluster) AND passes($namespaces, a.namespace) AND passes($teams, m.team)
-    AND passes_workload($workloads, a.workload) AND passes($users, a."user") AND passes_labels(l.is_selected);
+    AND l.from_ms <= m.time_bucket AND m.time_bucket < l.to_ms
+WHERE is_selected(n.cluster, a.namespace, m.team, a.workload, a."user", l.is_selected);

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpucost.engine import dicts, run_stage
 from gpucost.periods import from_ms
 from gpucost.price.fx import no_rate
-from gpucost.questions.report.query import Query, filters
+from gpucost.questions.report.query import Query
 from gpucost.questions.report.rows import NO_MEASURES, ZERO, Part, keys_of
 from gpucost.render.view import Notice, Row, Shared
 from gpucost.store import sqlfiles
@@ -86,7 +86,7 @@ def share(con: DuckDBPyConnection, config: Config, query: Query) -> None:
     run_stage(con, __name__, "40_cost_pools", {"split_unallocated": query.share_unallocated})
     con.execute(_CLAIMS)
     run_stage(con, __name__, "60_pool_shares")
-    run_stage(con, __name__, "90_shared_rows", filters(query))
+    run_stage(con, __name__, "90_shared_rows")
 
 
 def with_shares(
