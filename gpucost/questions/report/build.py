@@ -82,17 +82,13 @@ def workload_tables(
     counts = dict(con.execute(_COMBINATIONS).fetchall())
     parts.update(build_each(con, config, replace(query, teams=tuple(teams))))
     counts.update(con.execute(_COMBINATIONS).fetchall())
-    tables = {}
-    for part, view in parts.items():
-        table = cost_by(
-            list(view.rows),
-            by,
-            view.totals,
-            view.node_totals,
-            view.totals_shared,
+    return {
+        part: _shortened(
+            cost_by(list(view.rows), by, view.totals, view.node_totals, view.totals_shared),
+            counts.get(part, 0),
         )
-        tables[part] = _shortened(table, counts.get(part, 0))
-    return tables
+        for part, view in parts.items()
+    }
 
 
 def _shortened(table: Table, count: int) -> Table:
