@@ -27,14 +27,13 @@ FileKind = Literal["csv", "parquet"]
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 # `visible` in SQL, for the text $text, letter by letter. It avoids a list in IN: that would become a join,
 # which does not keep the order of rows.
-_VISIBLE = r"""CASE WHEN regexp_matches($text, '$hidden') THEN
-    array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
+_VISIBLE = r"""array_to_string(list_transform(regexp_extract_all($text, '(?s).'), lambda letter: CASE
     WHEN NOT regexp_matches(letter, '$hidden') THEN letter
     WHEN unicode(letter) < 65536 THEN format('\u{:04x}', unicode(letter))
-    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')
-    ELSE $text END"""
-# `harmless` in SQL.
-_GUARDED = "CASE WHEN regexp_matches($text, '$formula') THEN '''' ELSE '' END || $visible"
+    ELSE format('\u{:04x}\u{:04x}', unicode(letter) // 1024 + 55232, unicode(letter) % 1024 + 56320) END), '')"""
+# `harmless` in SQL; one search suffices for most texts.
+_GUARDED = """CASE WHEN NOT regexp_matches($text, '$formula|$hidden') THEN $text
+    WHEN regexp_matches($text, '$formula') THEN '''' || $visible ELSE $visible END"""
 
 
 # rows keep their order with any number of threads; DuckDB quotes cells that contain the character of COMMENT

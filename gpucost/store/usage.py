@@ -248,16 +248,17 @@ def read_measured(con: DuckDBPyConnection, period: Period) -> set[tuple[str, str
     return set(con.execute(_MEASURED, period.bounds).fetchall())
 
 
-def read_levels(
-    con: DuckDBPyConnection, period: Period, owners: Collection[tuple[str, str, str]] | None = None
-) -> list[Row]:
-    """One row per measured pod of the workloads `owners` (default: all), with the columns of activity_levels.sql.
-
-    Needs the same tables as `read_idle`.
-    """
+def read_levels(con: DuckDBPyConnection, period: Period) -> list[Row]:
+    """One row per measured pod, with the columns of activity_levels.sql; needs the same tables as `read_idle`."""
     _load_whole_devices(con, period)
+    return levels_of(con, None)
+
+
+def levels_of(con: DuckDBPyConnection, owners: Collection[tuple[str, str, str]] | None) -> list[Row]:
+    """The rows of `read_levels` about the workloads `owners` (None: all), from the tables of `read_idle`."""
     names = None if owners is None else list(map(list, owners))
-    return dicts(sqlfiles.run(con, "activity_levels", {"owners": names}))
+    answer = sqlfiles.run(con, "activity_levels", {"owners": names})
+    return dicts(answer)
 
 
 _DROPPED = """

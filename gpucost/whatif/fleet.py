@@ -245,13 +245,16 @@ def idle_stretches(con: DuckDBPyConnection, metrics: Activity, period: Period, a
     return grouped(((row["cluster"], row["uid"]), (row["from_ms"], row["to_ms"])) for row in rows)
 
 
-def levels(
-    con: DuckDBPyConnection, metrics: Activity, period: Period, owners: Collection[Workload] | None = None
-) -> Levels:
-    """The activity and memory of each measured pod of `owners` (default: all) in `period`; from an attributed store."""
+def levels(con: DuckDBPyConnection, metrics: Activity, period: Period) -> Levels:
+    """The activity and memory of each measured pod in `period`; from an attributed store."""
     load_activity(con, metrics)
+    return by_pod(read_levels(con, period))
+
+
+def by_pod(rows: Iterable[dict[str, Any]]) -> Levels:
+    """The levels of each pod, from their rows."""
     found = {}
-    for row in read_levels(con, period, owners):
+    for row in rows:
         key = row.pop("cluster"), row.pop("uid")
         found[key] = Level(**row | {"hours": tuple(row["hours"])})
     return found

@@ -28,6 +28,7 @@ from gpucost.questions.waste.anatomy import prepare
 from gpucost.questions.whatif.commitments import StoredCommitments, stored_demand
 from gpucost.questions.whatif.prices import list_prices
 from gpucost.records import grouped
+from gpucost.store.usage import levels_of
 from gpucost.whatif import reserve, rightsize, schedule, share
 from gpucost.whatif.answer import Answer
 from gpucost.whatif.covered import read_collected, read_covers
@@ -39,8 +40,8 @@ from gpucost.whatif.fleet import (
     Scope,
     Usage,
     Workload,
+    by_pod,
     idle_stretches,
-    levels,
     read_stored,
 )
 from gpucost.whatif.gpu_specs import load_facts
@@ -70,11 +71,11 @@ class _Scenarios:
 
         def read(con: DuckDBPyConnection) -> None:
             prepare(con, config, Query(period, name))
-            # also makes activity_use for the candidates
+            # also makes the tables of candidates and levels
             self._idle_hour = idle_stretches(con, config.activity, period, MS_PER_HOUR)
             self.candidates = list(Candidates(con, config, period).all())
             owners = (row.owners for row in self.candidates if not _MEASURED.isdisjoint(KINDS[row.kind][2:]))
-            self._levels = levels(con, config.activity, period, frozenset().union(*owners))
+            self._levels = by_pod(levels_of(con, frozenset().union(*owners)))
             self._quiet = quiet_hours(con, period)
             self.collected_ms, _ = read_collected(con, *period.bounds.values())
             commitments = read_covers(con, period, config.currency)

@@ -31,13 +31,12 @@ from gpucost.questions.report.rows import (
 )
 from gpucost.questions.report.sections import bought, consumers, cost_by, gpu_hours, unallocated_gpus, waste
 from gpucost.questions.report.series import read_series, trends
-from gpucost.records import grouped
 from gpucost.render.view import Figures, Line, ReportView, Shared, Table
 from gpucost.store.charges import find_tokens
 from gpucost.store.sqlfiles import value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from duckdb import DuckDBPyConnection
 
@@ -65,39 +64,38 @@ def build_each(con: DuckDBPyConnection, config: Config, query: Query) -> dict[st
 _EVERY_WORKLOAD = ("workload", "team", "namespace", "cluster", "gpu_model")
 MOST_WORKLOADS = 1_000
 _COMBINATIONS = """
-SELECT count(*) FROM (
-    SELECT DISTINCT cluster, namespace, workload, team, gpu_model, labels FROM cost_rows WHERE kind = 'allocated')"""
-_OF_TEAMS = ("allocated", "shared", "api")
+SELECT part_of(team), count(DISTINCT (cluster, namespace, workload, team, gpu_model, labels))
+FROM cost_rows WHERE kind = 'allocated' GROUP BY ALL"""
 
 
 def workload_tables(
-    con: DuckDBPyConnection, config: Config, query: Query, teams: Mapping[str, ReportView]
-) -> dict[str | None, Table]:
+    con: DuckDBPyConnection, config: Config, query: Query, teams: Iterable[str]
+) -> dict[Part, Table]:
     """The most expensive workloads and the sum of the others.
 
     Rows are by team, namespace, cluster and GPU model, and by the labels among the query's dimensions.
-    Key None has the workloads of the whole fleet, the other keys the workloads of each of `teams`, the teams' reports.
+    Key None has the workloads of the whole fleet, the other keys the workloads of each of `teams`.
     """
-    most = None if teams else MOST_WORKLOADS
     by = (*_EVERY_WORKLOAD, *filter(is_label, query.by))
-    view = build(con, config, replace(query, by=by, most=most, with_sections=False, with_series=False))
-    counts: dict[str | None, int] = {None: value(con, _COMBINATIONS)}
-    of_team = grouped((row.keys["team"], row) for row in view.rows if row.kind in _OF_TEAMS)
-    parts = {None: view} | {team: replace(part, rows=tuple(of_team[team])) for team, part in teams.items()}
+    query = replace(query, by=by, most=MOST_WORKLOADS, with_sections=False, with_series=False)
+    parts: dict[Part, ReportView] = {None: build(con, config, query)}
+    counts = dict(con.execute(_COMBINATIONS).fetchall())
+    parts.update(build_each(con, config, replace(query, teams=tuple(teams))))
+    counts.update(con.execute(_COMBINATIONS).fetchall())
     return {
-        team: _shortened(
-            cost_by(list(part.rows), view.by, part.totals, part.node_totals, part.totals_shared),
-            counts.get(team),
+        part: _shortened(
+            cost_by(list(view.rows), by, view.totals, view.node_totals, view.totals_shared),
+            counts.get(part, 0),
         )
-        for team, part in parts.items()
+        for part, view in parts.items()
     }
 
 
-def _shortened(table: Table, count: int | None) -> Table:
-    """The table with at most MOST_WORKLOADS of its `count` workloads (default: its lines), and a sum of the others."""
+def _shortened(table: Table, count: int) -> Table:
+    """The table with at most MOST_WORKLOADS of its `count` workloads, and a sum of the others."""
     at = [line.is_sum for line in table.lines].index(True)
     displayed, (whole, *rest) = table.lines[:at][:MOST_WORKLOADS], table.lines[at:]
-    left = max(count or 0, at) - len(displayed)
+    left = max(count, at) - len(displayed)
     if left <= 0:
         return table
     cells = [f"{left:,} more"]
