@@ -1,5 +1,5 @@
 -- reads: the variables accelerators and other_resources (pricing/resources.csv), and cost_basis
--- writes: is_accelerator(resource), is_unlisted(resource), is_host_resource(resource), quantity(text, most), compute_slices(profile), model_key(name), model_name(name), slices_of(gpu_model, listed), sample_offsets(offsets_ms, samples, first_offset_ms, step_ms), valid_until(at_ms, next_ms, interval_ms)
+-- writes: is_accelerator(resource), is_unlisted(resource), is_host_resource(resource), quantity(text, most), compute_slices(profile), model_key(name), model_name(name), slices_of(gpu_model, listed)
 -- invariant: a resource has kube-state-metrics' name in lower case; is_accelerator and is_unlisted exclude each other; is_host_resource is false with the cost basis `node`
 
 -- A GPU or another accelerator, or a part of one. This macro alone finds the holders of accelerators.
@@ -25,9 +25,3 @@ CREATE OR REPLACE TEMP MACRO model_name(name) AS
 -- The MIG slices of a GPU; `listed` is the catalog's number for its model.
 CREATE OR REPLACE TEMP MACRO slices_of(gpu_model, listed) AS
     coalesce(nullif(listed, 0), CASE WHEN gpu_model SIMILAR TO '(A30|RTX[- ]?PRO[- ]?6000).*' THEN 4 ELSE 7 END);
--- The moments of a block's samples, from the start of its hour.
-CREATE OR REPLACE TEMP MACRO sample_offsets(offsets_ms, samples, first_offset_ms, step_ms) AS
-    coalesce(offsets_ms, list_transform(range(samples), lambda i: (first_offset_ms + i * coalesce(step_ms, 0))::INTEGER));
--- The end of a sample's validity: the next sample, or one scrape interval later if that is over 2.5 intervals away.
-CREATE OR REPLACE TEMP MACRO valid_until(at_ms, next_ms, interval_ms) AS
-    CASE WHEN next_ms - at_ms <= 2.5 * interval_ms THEN next_ms ELSE at_ms + interval_ms END;

@@ -10,6 +10,8 @@ from gpucost.records import DuckDBPyConnection
 from gpucost.store import runs
 
 _INTERFACE = "interface"
+# Macros that attribution uses, too.
+_SAMPLES = "03_samples"
 # Configured teams, workload types, hosts and gaps; periods are half-open, in milliseconds.
 _CONFIGURED = """
 CREATE OR REPLACE TEMP TABLE team_globs (ordinal INTEGER, team VARCHAR, pattern VARCHAR, clusters VARCHAR[]);
@@ -33,8 +35,9 @@ FROM (SELECT min(first_ms) AS from_ms, max(last_ms) AS to_ms FROM states
 
 
 def declare(con: DuckDBPyConnection) -> None:
-    """Make the empty temporary tables that inventory hands to price and attribution (interface.sql)."""
+    """Make the macros and empty temporary tables that inventory hands to price and attribution."""
     run_stage(con, __name__, _INTERFACE)
+    run_stage(con, __name__, _SAMPLES)
 
 
 def load_settings(con: DuckDBPyConnection, config: Config, heard: tuple[int, int] | None = None) -> None:
@@ -151,7 +154,7 @@ def load_activity(con: DuckDBPyConnection, activity: Activity) -> None:
     """Make only the temporary tables activity_series and scale_remarks."""
     load_catalog(con)
     _load_metrics(con, activity)
-    run_stage(con, __name__, "05_macros")
+    run_stage(con, __name__, _SAMPLES)
     run_stage(con, __name__, "13_activity_series")
 
 

@@ -90,6 +90,7 @@ def inventory(tables: Tables) -> Tables:
     """The empty outputs of inventory; GPUs, cores and memory are charged by request."""
     tables.know(accelerators="gpu", other_resources="cpu|memory", cost_basis="sku")
     tables.con.execute("CREATE TEMP MACRO model_spelling(name) AS lower(name)")
+    tables.run("inventory/03_samples")
     tables.run("inventory/05_macros")
     tables.run("inventory/interface")
     return tables

@@ -10,7 +10,7 @@ from gpucost.pipeline import ALGORITHM
 
 # The stages that compute figures. After a change to one, check whether the same inputs still give the same
 # figures. If not, raise the stage's number in gpucost.pipeline. In both cases, renew its digest here.
-MADE_BY = {"inventory": "2284fc0b95412b79", "price": "ff2328ae024dd706", "attribute": "af5e3687b5fbfa83"}
+MADE_BY = {"inventory": "7d1ec4aa2bc8f3e0", "price": "ff2328ae024dd706", "attribute": "af5e3687b5fbfa83"}
 NUMBERS = {"inventory": 5, "price": 4, "attribute": 4}
 
 

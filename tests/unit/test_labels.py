@@ -139,7 +139,7 @@ def test_filter_selects_the_hours_with_the_label(figures: Figures) -> None:
     view = asked(figures, "workload", labels=("app.kubernetes.io/name=x", "app.kubernetes.io/name=z"))
     assert costs(view) == money(**{"Pod/a": "4.8", "Pod/b": "7.2", "Pod/c": "3.6"})
     assert view.node_totals is None
-    assert view.coverage.billed_cost + view.coverage.estimated_cost == Decimal("15.6")
+    assert view.coverage.final_cost + view.coverage.estimated_cost == Decimal("15.6")
 
 
 def test_filters_of_two_labels_combine(figures: Figures) -> None:

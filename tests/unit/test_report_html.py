@@ -141,7 +141,7 @@ def test_page_has_the_reconciliation_of_the_month(store: Path, monkeypatch: pyte
     )
     account = Reconciliation(
         "2026-10", "USD", ("aws",), True, True, (), whole, (), Decimal(100), 744.0, 3, dict.fromkeys(LINES, Decimal(0)) | amounts,
-        Decimal(0), *((),) * 5, Decimal(100), Decimal(0),
+        Decimal(0), *((),) * 6, Decimal(100), Decimal(0),
     )  # fmt: skip
     monkeypatch.setattr("gpucost.questions.report.page.reconciliation", lambda *_: account)
     report, query = view(store), october()
