@@ -83,7 +83,7 @@ def state_of(
         lacking.insert(0, gaps)
     reasons = [*lacking] if is_over else ["the month is not over", *lacking]
     if account is None:
-        if coverage.estimated_cost or coverage.unpriced_gpu_hours or not coverage.final_cost:
+        if coverage.estimated_cost or not coverage.final_cost:
             reasons.append("no bill was collected: prices are from the price book, spot history and list")
     else:
         if not account.is_final:
@@ -91,6 +91,8 @@ def state_of(
         if coverage.estimated_cost:
             reasons.append("a part of the cost is on no bill")
         reasons += account.problems
+    if coverage.unpriced_gpu_hours:
+        reasons.append(f"{coverage.unpriced_gpu_hours:,.1f} GPU-hours have no price")
     reasons += [notice.message for notice in coverage.warnings if notice.code == "api_not_known"]
     return State("estimate" if reasons else "final", tuple(reasons), tuple(lacking if is_over else ()))
 

@@ -116,7 +116,8 @@ def test_rows_without_final_stay_an_estimate(tmp_path: Path) -> None:
 def test_fleet_without_a_bill_is_final_if_all_its_prices_are(closed: Billed) -> None:
     coverage = reading.report(closed.config, closed.store, ALL).coverage
     assert state_of(True, coverage, None, ()).name == "final"
-    for lack in ({"estimated_cost": Decimal(1)}, {"unpriced_gpu_hours": 1.0}, {"final_cost": Decimal(0)}):
+    assert state_of(True, replace(coverage, unpriced_gpu_hours=1.0), None, ()).name == "estimate"
+    for lack in ({"estimated_cost": Decimal(1)}, {"final_cost": Decimal(0)}):
         (reason,) = state_of(True, replace(coverage, **lack), None, ()).reasons
         assert reason.startswith("no bill was collected")
 

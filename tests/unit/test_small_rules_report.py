@@ -36,13 +36,15 @@ def _fake(**fields: object) -> Any:
 
 
 def test_month_is_final_with_its_bill() -> None:
-    coverage = _fake(gaps=[], estimated_cost=0, warnings=[])
+    coverage = _fake(gaps=[], estimated_cost=0, unpriced_gpu_hours=0, warnings=[])
     accounts = [_fake(is_final=is_final, problems=()) for is_final in (True, False)]
     states = [state_of(True, coverage, account, []) for account in accounts]
     assert [(state.name, *state.reasons) for state in states] == [
         ("final",),
         ("estimate", "the bill is not final yet"),
     ]
+    coverage.unpriced_gpu_hours = 12.5
+    assert state_of(True, coverage, accounts[0], []).reasons == ("12.5 GPU-hours have no price",)
 
 
 def test_two_folders_are_exchanged(tmp_path: Path) -> None:
