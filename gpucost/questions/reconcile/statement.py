@@ -335,7 +335,7 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliat
     problems = problems_of(statements, explained, float(total["unexplained_hours"]))
     cost = total["effective_cost"]
     rows = answer_rows(con, PACKAGE, "51_unbilled_nodes", period.bounds)
-    beside = grouped((row.pop("is_final"), Machine(**row)) for row in rows)
+    by_finality = grouped((row.pop("is_final"), Machine(**row)) for row in rows)
     return Reconciliation(
         month=month,
         currency=currency,
@@ -353,11 +353,11 @@ def reconcile(con: DuckDBPyConnection, month: str, currency: str) -> Reconciliat
         causes=explained,
         beside=tuple(Beside(*row) for row in con.execute(_BESIDE, [month]).fetchall()),
         unseen=tuple(Machine(*row) for row in con.execute(_UNSEEN).fetchall()),
-        unbilled=tuple(beside[False]),
-        priced=tuple(beside[True]),
+        unbilled=tuple(by_finality[False]),
+        priced=tuple(by_finality[True]),
         not_collected=(),
-        final_cost=sum((machine.cost for machine in beside[True]), cost if is_final else ZERO),
-        estimated_cost=sum((machine.cost for machine in beside[False]), ZERO),
+        final_cost=sum((machine.cost for machine in by_finality[True]), cost if is_final else ZERO),
+        estimated_cost=sum((machine.cost for machine in by_finality[False]), ZERO),
     )
 
 
